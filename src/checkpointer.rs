@@ -1,0 +1,355 @@
+//! What a place for checkpoints promises: the [`Checkpointer`] trait and its typed extension.
+//!
+//! The trait is synchronous, object-safe and speaks bytes with a type tag. Writing is one required
+//! call, [`Checkpointer::commit`] of a [`Batch`]; everything that writes one thing is provided on
+//! top of it, so all-or-nothing is decided in one place per backend. The typed calls are an
+//! extension over the trait, so every backend has them. No backend is known here.
+
+use std::ops::Deref;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::batch::{Batch, Committed, OnExisting, PutOptions};
+use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, StateBytes, TypeTag};
+use crate::error::{Error, ErrorKind, Result};
+use crate::json;
+use crate::query::{FindQuery, HistoryQuery, Matching, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
+
+/// One moment's view of what was asked; holds no lock, and ends after an error.
+pub type Items<T> = Box<dyn Iterator<Item = Result<T>> + Send>;
+
+/// What a backend has beyond the basics; what is false answers `Unsupported`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// Threads can be listed.
+    pub list_threads: bool,
+    /// Checkpoint ids survive a reopen.
+    pub persistent_checkpoint_ids: bool,
+    /// [`Checkpointer::find`] by metadata.
+    pub metadata_query: bool,
+    /// [`Checkpointer::fork`], [`Checkpointer::rename`] and [`Checkpointer::rollback`].
+    pub branching: bool,
+    /// [`Checkpointer::vacuum`].
+    pub vacuum: bool,
+    /// [`Checkpointer::vacuum`] by age and idle time.
+    pub ttl: bool,
+    /// [`Checkpointer::find`] by text.
+    pub search: bool,
+    /// Listings carry metadata without reading states.
+    pub list_with_metadata: bool,
+    /// `expected_head` is honoured.
+    pub compare_and_put: bool,
+    /// Several processes can use one place at once.
+    pub shared_between_processes: bool,
+}
+
+/// A place for checkpoints.
+///
+/// Absence is no error: what is not there is `None`, empty or `false`. Thread ids are checked by
+/// every call (`InvalidInput` when empty or over 4,096 bytes). A point that a call builds on (an
+/// explicit parent, `before`, `after`) and that is not there is `NotFound`.
+///
+/// ```
+/// use taffrail::prelude::*;
+/// use taffrail::MemoryCheckpointer;
+/// let place: Box<dyn Checkpointer> = Box::new(MemoryCheckpointer::new());
+/// place.put("t", &vec![1, 2])?;
+/// assert_eq!(place.get::<Vec<i32>>("t")?, Some(vec![1, 2]));
+/// # Ok::<(), taffrail::Error>(())
+/// ```
+pub trait Checkpointer: Send + Sync {
+    /// What this place has beyond the basics.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Carries out a batch, all or nothing, and answers one result per operation, in order.
+    ///
+    /// Durability is that of the batch's puts (the strongest asked for). Errors: `InvalidInput`,
+    /// `TooLarge`, `NotFound` (an explicit parent), `Conflict`, and what the medium says; after any
+    /// of them nothing of the batch was done.
+    fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>>;
+
+    /// The thread's newest checkpoint.
+    fn get_bytes(&self, thread: &str) -> Result<Option<Checkpoint<StateBytes>>>;
+
+    /// The thread's checkpoint of that id.
+    fn load_bytes(&self, thread: &str, id: &CheckpointId) -> Result<Option<Checkpoint<StateBytes>>>;
+
+    /// The thread's checkpoints, newest first, each read when the iterator reaches it.
+    fn history_bytes(&self, thread: &str, query: &HistoryQuery) -> Result<Items<Checkpoint<StateBytes>>>;
+
+    /// As [`Checkpointer::history_bytes`], without reading any state.
+    fn list(&self, thread: &str, query: &HistoryQuery) -> Result<Items<CheckpointInfo>>;
+
+    /// Threads in byte order of their ids, without reading any state.
+    fn list_threads(&self, query: &ThreadQuery) -> Result<Items<ThreadInfo>>;
+
+    /// The attachments of a checkpoint, in byte order of their keys.
+    fn attachments(&self, thread: &str, id: &CheckpointId) -> Result<Vec<Attachment>>;
+
+    /// Puts one state and answers its id. Blocks until it is durable as asked.
+    fn put_bytes(&self, thread: &str, tag: TypeTag, state: &[u8], options: PutOptions) -> Result<CheckpointId> {
+        let mut batch = Batch::new();
+        batch.put(thread, tag, state, options);
+        put_one(self.commit(&batch)?)
+    }
+
+    /// Attaches one keyed value; `true` if it was written, `false` if an earlier one was kept.
+    fn attach(&self, thread: &str, id: &CheckpointId, key: &str, tag: TypeTag, value: &[u8], on: OnExisting) -> Result<bool> {
+        let mut batch = Batch::new();
+        batch.attach(thread, id.clone(), key, tag, value, on);
+        match self.commit(&batch)?.pop() {
+            Some(Committed::Attached { written }) => Ok(written),
+            other => Err(mismatch(other.as_ref())),
+        }
+    }
+
+    /// Deletes a thread; `true` if it was there.
+    fn delete(&self, thread: &str) -> Result<bool> {
+        let mut batch = Batch::new();
+        batch.delete(thread, None);
+        delete_one(self.commit(&batch)?)
+    }
+
+    /// Deletes one checkpoint; `true` if it was there. Deleting the last one ends the thread.
+    fn delete_checkpoint(&self, thread: &str, id: &CheckpointId) -> Result<bool> {
+        let mut batch = Batch::new();
+        batch.delete(thread, Some(id.clone()));
+        delete_one(self.commit(&batch)?)
+    }
+
+    /// All thread ids in byte order.
+    fn threads(&self) -> Result<Vec<String>> {
+        self.list_threads(&ThreadQuery::default())?.map(|info| info.map(|info| info.thread)).collect()
+    }
+
+    /// Whether the thread has a checkpoint.
+    fn exists(&self, thread: &str) -> Result<bool> {
+        Ok(self.head(thread)?.is_some())
+    }
+
+    /// What is known of the thread's newest checkpoint, without its state.
+    fn head(&self, thread: &str) -> Result<Option<CheckpointInfo>> {
+        self.list(thread, &HistoryQuery { limit: Some(1), ..HistoryQuery::default() })?.next().transpose()
+    }
+
+    /// The threads that hold a checkpoint of that id; may look at every thread.
+    fn locate(&self, id: &CheckpointId) -> Result<Vec<String>> {
+        let mut holders = Vec::new();
+        for thread in self.threads()? {
+            for info in self.list(&thread, &HistoryQuery::default())? {
+                if info?.id == *id {
+                    holders.push(thread);
+                    break;
+                }
+            }
+        }
+        Ok(holders)
+    }
+
+    /// Makes a new thread from the checkpoints up to `at` (None: the head). Needs `branching`.
+    fn fork(&self, thread: &str, at: Option<&CheckpointId>, new: &str) -> Result<CheckpointId> {
+        let _ = (thread, at, new);
+        Err(Error::unsupported("fork"))
+    }
+
+    /// Gives a thread another id. Needs `branching`.
+    fn rename(&self, thread: &str, new: &str) -> Result<()> {
+        let _ = (thread, new);
+        Err(Error::unsupported("rename"))
+    }
+
+    /// Makes `to` the head and trims what is newer; answers how many. Needs `branching`.
+    fn rollback(&self, thread: &str, to: &CheckpointId) -> Result<u64> {
+        let _ = (thread, to);
+        Err(Error::unsupported("rollback"))
+    }
+
+    /// Searches checkpoints. Needs `metadata_query` or `search`.
+    fn find(&self, query: &FindQuery) -> Result<Items<CheckpointInfo>> {
+        let _ = query;
+        Err(Error::unsupported("find"))
+    }
+
+    /// Deletes by age, idle time or count. Needs `vacuum`.
+    fn vacuum(&self, query: &VacuumQuery) -> Result<Vacuumed> {
+        let _ = query;
+        Err(Error::unsupported("vacuum"))
+    }
+
+    /// Sets how many checkpoints each thread (or the one named) keeps, from now on; None keeps all.
+    fn retain(&self, thread: Option<&str>, keep: Option<usize>) -> Result<()> {
+        let _ = (thread, keep);
+        Err(Error::unsupported("retain"))
+    }
+}
+
+fn mismatch(got: Option<&Committed>) -> Error {
+    Error::new(ErrorKind::Unsupported, format!("the backend answered a batch of one with {got:?}"))
+}
+
+fn put_one(mut committed: Vec<Committed>) -> Result<CheckpointId> {
+    match committed.pop() {
+        Some(Committed::Put(id)) => Ok(id),
+        other => Err(mismatch(other.as_ref())),
+    }
+}
+
+fn delete_one(mut committed: Vec<Committed>) -> Result<bool> {
+    match committed.pop() {
+        Some(Committed::Deleted { existed }) => Ok(existed),
+        other => Err(mismatch(other.as_ref())),
+    }
+}
+
+/// The typed calls, over JSON, on every [`Checkpointer`]; `use taffrail::prelude::*` brings them.
+pub trait CheckpointerExt: Checkpointer {
+    /// Puts a value as JSON and answers its id. Errors: as `commit`; NaN and infinity are
+    /// `InvalidInput` with their path.
+    fn put<S: Serialize + ?Sized>(&self, thread: &str, state: &S) -> Result<CheckpointId> {
+        self.put_with(thread, state, PutOptions::default())
+    }
+
+    /// As [`CheckpointerExt::put`], with options.
+    fn put_with<S: Serialize + ?Sized>(&self, thread: &str, state: &S, options: PutOptions) -> Result<CheckpointId> {
+        let text = json::to_text(state).map_err(|error| error.with_thread(thread))?;
+        put_one(self.commit(&Batch::of_serialised(thread, &text, options))?)
+    }
+
+    /// The thread's newest state. Errors: `Decode` when it is not an `S`.
+    fn get<S: DeserializeOwned>(&self, thread: &str) -> Result<Option<S>> {
+        Ok(self.get_bytes(thread)?.map(typed).transpose()?.map(|checkpoint| checkpoint.state))
+    }
+
+    /// The thread's checkpoint of that id. Errors: `Decode` when its state is not an `S`.
+    fn load<S: DeserializeOwned>(&self, thread: &str, id: &CheckpointId) -> Result<Option<Checkpoint<S>>> {
+        self.load_bytes(thread, id)?.map(typed).transpose()
+    }
+
+    /// The thread's newest checkpoints, newest first; `None` for all of them.
+    fn history<S: DeserializeOwned>(&self, thread: &str, limit: impl Into<Option<usize>>) -> Result<Vec<Checkpoint<S>>> {
+        let query = HistoryQuery { limit: limit.into(), ..HistoryQuery::default() };
+        self.history_bytes(thread, &query)?.map(|checkpoint| typed(checkpoint?)).collect()
+    }
+}
+
+impl<T: Checkpointer + ?Sized> CheckpointerExt for T {}
+
+fn typed<S: DeserializeOwned>(checkpoint: Checkpoint<StateBytes>) -> Result<Checkpoint<S>> {
+    if checkpoint.info.tag != TypeTag::JSON {
+        let message = format!("checkpoint {} holds {}, not json: read it as bytes", checkpoint.info.id, checkpoint.info.tag);
+        return Err(Error::new(ErrorKind::Decode, message).with_thread(&checkpoint.info.thread));
+    }
+    match json::from_text(&checkpoint.state) {
+        Ok(state) => Ok(Checkpoint { info: checkpoint.info, state }),
+        Err(error) => Err(error.with_thread(&checkpoint.info.thread)),
+    }
+}
+
+/// Forwards the trait through a pointer, so that boxes, arcs and borrows are places themselves.
+macro_rules! forward {
+    ($pointer:ty) => {
+        impl<T: Checkpointer + ?Sized> Checkpointer for $pointer {
+            fn capabilities(&self) -> Capabilities {
+                self.deref().capabilities()
+            }
+            fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>> {
+                self.deref().commit(batch)
+            }
+            fn get_bytes(&self, thread: &str) -> Result<Option<Checkpoint<StateBytes>>> {
+                self.deref().get_bytes(thread)
+            }
+            fn load_bytes(&self, thread: &str, id: &CheckpointId) -> Result<Option<Checkpoint<StateBytes>>> {
+                self.deref().load_bytes(thread, id)
+            }
+            fn history_bytes(&self, thread: &str, query: &HistoryQuery) -> Result<Items<Checkpoint<StateBytes>>> {
+                self.deref().history_bytes(thread, query)
+            }
+            fn list(&self, thread: &str, query: &HistoryQuery) -> Result<Items<CheckpointInfo>> {
+                self.deref().list(thread, query)
+            }
+            fn list_threads(&self, query: &ThreadQuery) -> Result<Items<ThreadInfo>> {
+                self.deref().list_threads(query)
+            }
+            fn attachments(&self, thread: &str, id: &CheckpointId) -> Result<Vec<Attachment>> {
+                self.deref().attachments(thread, id)
+            }
+            fn put_bytes(&self, thread: &str, tag: TypeTag, state: &[u8], options: PutOptions) -> Result<CheckpointId> {
+                self.deref().put_bytes(thread, tag, state, options)
+            }
+            fn attach(&self, thread: &str, id: &CheckpointId, key: &str, tag: TypeTag, value: &[u8], on: OnExisting) -> Result<bool> {
+                self.deref().attach(thread, id, key, tag, value, on)
+            }
+            fn delete(&self, thread: &str) -> Result<bool> {
+                self.deref().delete(thread)
+            }
+            fn delete_checkpoint(&self, thread: &str, id: &CheckpointId) -> Result<bool> {
+                self.deref().delete_checkpoint(thread, id)
+            }
+            fn threads(&self) -> Result<Vec<String>> {
+                self.deref().threads()
+            }
+            fn exists(&self, thread: &str) -> Result<bool> {
+                self.deref().exists(thread)
+            }
+            fn head(&self, thread: &str) -> Result<Option<CheckpointInfo>> {
+                self.deref().head(thread)
+            }
+            fn locate(&self, id: &CheckpointId) -> Result<Vec<String>> {
+                self.deref().locate(id)
+            }
+            fn fork(&self, thread: &str, at: Option<&CheckpointId>, new: &str) -> Result<CheckpointId> {
+                self.deref().fork(thread, at, new)
+            }
+            fn rename(&self, thread: &str, new: &str) -> Result<()> {
+                self.deref().rename(thread, new)
+            }
+            fn rollback(&self, thread: &str, to: &CheckpointId) -> Result<u64> {
+                self.deref().rollback(thread, to)
+            }
+            fn find(&self, query: &FindQuery) -> Result<Items<CheckpointInfo>> {
+                self.deref().find(query)
+            }
+            fn vacuum(&self, query: &VacuumQuery) -> Result<Vacuumed> {
+                self.deref().vacuum(query)
+            }
+            fn retain(&self, thread: Option<&str>, keep: Option<usize>) -> Result<()> {
+                self.deref().retain(thread, keep)
+            }
+        }
+    };
+}
+
+forward!(&T);
+forward!(Box<T>);
+forward!(std::sync::Arc<T>);
+
+/// The page of `query` out of a thread's checkpoints; shared by backends that hold them in order.
+///
+/// `ids` are the checkpoints' positions by id; answers the positions wanted, newest first.
+pub(crate) fn history_range(
+    thread: &str,
+    len: usize,
+    query: &HistoryQuery,
+    position: impl Fn(&CheckpointId) -> Option<usize>,
+) -> Result<std::ops::Range<usize>> {
+    let find = |what: &str, id: &CheckpointId| {
+        position(id).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("`{what}` names checkpoint {id}, which is not there")).with_thread(thread)
+        })
+    };
+    let end = query.before.as_ref().map(|id| find("before", id)).transpose()?.unwrap_or(len);
+    let start = query.after.as_ref().map(|id| find("after", id)).transpose()?.map_or(0, |at| at + 1);
+    let start = start.min(end);
+    Ok(end - query.limit.unwrap_or(usize::MAX).min(end - start)..end)
+}
+
+/// Whether a thread id is one that `matching` asks for.
+pub(crate) fn matches(matching: &Matching, thread: &str) -> bool {
+    match matching {
+        Matching::All => true,
+        Matching::Prefix(prefix) => thread.starts_with(prefix.as_str()),
+        Matching::Glob(pattern) => crate::query::glob(pattern, thread),
+    }
+}

@@ -1,0 +1,141 @@
+//! How a store is opened: settings of the store itself, and settings of this handle.
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::batch::Durability;
+use crate::error::{Error, Result};
+use crate::log::Store;
+
+/// How many checkpoints a thread of a new store keeps, unless told otherwise.
+pub const MAX_HISTORY_DEFAULT: usize = 50;
+/// The smallest segment that can be asked for.
+pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
+/// The largest segment that can be asked for.
+pub const SEGMENT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
+/// The largest limit on a state's size.
+pub const STATE_BYTES_MAX: u64 = 3 * 1024 * 1024 * 1024;
+
+/// How to open a [`Store`]; made by [`Store::options`], ended by [`Options::open`].
+///
+/// ```
+/// use taffrail::{Durability, Store};
+/// # let scratch = tempfile::tempdir().unwrap();
+/// # let dir = scratch.path().join("runs");
+/// let store = Store::options().max_history(200).durability(Durability::Buffered).open(&dir)?;
+/// # Ok::<(), taffrail::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) max_history: Option<Option<usize>>,
+    pub(crate) durability: Durability,
+    pub(crate) create: bool,
+    pub(crate) read_only: bool,
+    pub(crate) busy_timeout: Duration,
+    pub(crate) segment_bytes: u64,
+    pub(crate) state_bytes_max: u64,
+    pub(crate) mmap: bool,
+    pub(crate) dir_mode: u32,
+    pub(crate) file_mode: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            max_history: None,
+            durability: Durability::Sync,
+            create: true,
+            read_only: false,
+            busy_timeout: Duration::from_secs(10),
+            segment_bytes: 64 * 1024 * 1024,
+            state_bytes_max: 1024 * 1024 * 1024,
+            mmap: true,
+            dir_mode: 0o700,
+            file_mode: 0o600,
+        }
+    }
+}
+
+impl Options {
+    /// How many checkpoints each thread keeps: a setting of the store, changed for all its users.
+    /// `None` keeps all, 0 is `InvalidInput`. Not called: the store's own value, 50 for a new one.
+    /// Lowering it trims every longer thread at open; raising it brings nothing back.
+    pub fn max_history(mut self, keep: impl Into<Option<usize>>) -> Self {
+        self.max_history = Some(keep.into());
+        self
+    }
+
+    /// What a put that returned has survived, unless the put says otherwise; `Sync` by default.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Whether a missing store is made (default), or answered with `NotFound`.
+    pub fn create(mut self, yes: bool) -> Self {
+        self.create = yes;
+        self
+    }
+
+    /// Opens without writing anything or taking a lock: the store as it is at this moment, where a
+    /// step that is not yet synced may show. Every write answers `ReadOnly`.
+    pub fn read_only(mut self, yes: bool) -> Self {
+        self.read_only = yes;
+        self
+    }
+
+    /// How long a call waits for a lock before it answers `Busy`; 10 s by default.
+    pub fn busy_timeout(mut self, timeout: Duration) -> Self {
+        self.busy_timeout = timeout;
+        self
+    }
+
+    /// At about which size a segment is sealed, in bytes; 64 MiB by default, 64 KiB to 4 GiB.
+    pub fn segment_bytes(mut self, bytes: u64) -> Self {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// The largest state, in bytes; 1 GiB by default, at most 3 GiB. Above it `TooLarge`.
+    pub fn max_state_bytes(mut self, bytes: u64) -> Self {
+        self.state_bytes_max = bytes;
+        self
+    }
+
+    /// Whether states are read from mapped files (default) or by system calls, which costs a copy
+    /// and answers a typed error where a mapped file that somebody cut short ends the process.
+    pub fn mmap(mut self, on: bool) -> Self {
+        self.mmap = on;
+        self
+    }
+
+    /// The modes of the directories and files that are made; 0700 and 0600 by default.
+    pub fn mode(mut self, dir: u32, file: u32) -> Self {
+        self.dir_mode = dir;
+        self.file_mode = file;
+        self
+    }
+
+    /// Opens the store in `dir`. Blocks while it recovers, and up to `busy_timeout` for the lock.
+    ///
+    /// Errors: `Busy` when another process has it open; `NotFound` without a store and `create`
+    /// off; `Unsupported` when the place is something else or a newer format; `Corrupt` when the
+    /// manifest or the newest segment cannot be believed; `InvalidInput` for an option out of range.
+    pub fn open(self, dir: impl AsRef<Path>) -> Result<Store> {
+        self.check()?;
+        Store::open_with(dir.as_ref(), self)
+    }
+
+    fn check(&self) -> Result<()> {
+        if self.max_history == Some(Some(0)) {
+            return Err(Error::invalid("max_history 0 would keep nothing: use 1 or more, or None for all"));
+        }
+        if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes) {
+            return Err(Error::invalid(format!("segment_bytes is {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}, not {}", self.segment_bytes)));
+        }
+        if self.state_bytes_max > STATE_BYTES_MAX {
+            return Err(Error::invalid(format!("max_state_bytes is at most {STATE_BYTES_MAX}, not {}", self.state_bytes_max)));
+        }
+        Ok(())
+    }
+}

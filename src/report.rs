@@ -1,0 +1,77 @@
+//! What a store says of itself: what recovery met, what verify found, how large it is.
+
+use std::path::PathBuf;
+
+use crate::checkpoint::CheckpointId;
+
+/// One place in a file that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The file.
+    pub file: PathBuf,
+    /// The byte offset in it, where there is one.
+    pub offset: Option<u64>,
+    /// The thread it belongs to, where the record can still be told.
+    pub thread: Option<String>,
+    /// The checkpoint, where the record can still be told.
+    pub id: Option<CheckpointId>,
+    /// Whether bytes that were proven synced are lost (damage), or only an unfinished last write.
+    pub damage: bool,
+    /// What it is.
+    pub what: String,
+}
+
+/// What opening a store met.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Whole frames that were read.
+    pub frames: u64,
+    /// Bytes of an unfinished last write that were dropped.
+    pub torn_bytes: u64,
+    /// Damage below the proven synced end: each cost what stands there and nothing else.
+    pub damage: Vec<Finding>,
+    /// Whole frames behind the end of the log that nothing proves; not applied, kept in quarantine.
+    pub unproven: Vec<Finding>,
+    /// Files that were moved to quarantine or removed as leftovers.
+    pub set_aside: Vec<PathBuf>,
+    /// Whether the log goes on in a fresh segment, because the last user did not end between two puts.
+    pub fresh_segment: bool,
+}
+
+/// What a compaction did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Compacted {
+    /// Segments that were replaced.
+    pub segments: u64,
+    /// Bytes given back to the file system.
+    pub bytes: u64,
+}
+
+/// How large a store is.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Stats {
+    /// Threads with at least one checkpoint.
+    pub threads: u64,
+    /// Checkpoints shown.
+    pub checkpoints: u64,
+    /// Attachments shown.
+    pub attachments: u64,
+    /// The states' sizes, each whole.
+    pub logical_bytes: u64,
+    /// The sizes of the frames that hold them.
+    pub stored_bytes: u64,
+    /// Bytes in the log that hold nothing shown.
+    pub dead_bytes: u64,
+    /// Bytes of all files in the directory, preallocated room included.
+    pub disk_bytes: u64,
+    /// Segments.
+    pub segments: u64,
+    /// Checkpoints stored whole.
+    pub keyframes: u64,
+    /// Checkpoints stored as a difference.
+    pub deltas: u64,
+    /// The most differences one read has to follow.
+    pub longest_chain: u64,
+    /// How many checkpoints each thread keeps; None for all.
+    pub max_history: Option<u64>,
+}
