@@ -25,7 +25,7 @@ const CHUNK_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 pub fn import(place: &str, args: &Import) -> Result<()> {
     let mut source = Source::open(&args.file)?;
-    let mut tally = Tally::default();
+    let mut tally = Tally { source: format!("taffrail: {place}: {}", source.name), ..Tally::default() };
     let marks = scan(&mut source, &mut tally)?;
     let place = Place::to_put(place)?;
     let plan = decide(&place, marks, &mut tally)?;
@@ -45,12 +45,14 @@ struct Tally {
     too_old: u64,
     diverged: u64,
     refused: u64,
+    /// How a line about a row begins.
+    source: String,
 }
 
 impl Tally {
     fn refuse(&mut self, line: u64, error: &Error) {
         self.refused += 1;
-        note(&format!("taffrail: line {line} refused: {error}"));
+        note(&format!("{} line {line} refused: {error}", self.source));
     }
 
     fn tell(&self) {
@@ -127,7 +129,7 @@ fn decide(place: &Place, marks: Marks, tally: &mut Tally) -> Result<Plan> {
         let mut there: Vec<_> = newest_first.map(|info| info.map(|info| info.id)).collect::<taffrail::Result<_>>()?;
         there.reverse();
         if decide_thread(&marks.rows, rows, &there, keep, &mut plan.fates) {
-            note(&format!("thread {thread:?} skipped: what it has is not in the source in the same order"));
+            note(&format!("{}: thread {thread:?} skipped: what it has is not there in the same order", tally.source));
         }
         plan.known.insert(thread, there.into_iter().collect());
     }

@@ -57,15 +57,19 @@ impl Write for Output {
 
 /// The text as a JSON string without any control character in it.
 pub fn quoted(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    for character in serde_json::Value::from(text).to_string().chars() {
+    escape_controls(&serde_json::Value::from(text).to_string())
+}
+
+/// JSON text with the control characters in its strings (DEL, C1) escaped.
+fn escape_controls(json: &str) -> String {
+    json.chars().fold(String::with_capacity(json.len()), |mut escaped, character| {
         if character.is_control() {
-            quoted.push_str(&format!("\\u{:04x}", u32::from(character)));
+            escaped += &format!("\\u{:04x}", u32::from(character))
         } else {
-            quoted.push(character);
+            escaped.push(character)
         }
-    }
-    quoted
+        escaped
+    })
 }
 
 /// The text with its control characters escaped, so that it stays on its line.
@@ -80,17 +84,15 @@ pub fn one_line(text: &str) -> String {
     })
 }
 
-/// Metadata on one line. A line break stands only between the tokens of a JSON text, where a blank
-/// means the same; other control characters can be left in strings (DEL) and are escaped there.
-pub fn metadata_line(metadata: &str) -> String {
-    metadata.trim().chars().fold(String::with_capacity(metadata.len()), |mut line, character| {
-        match character {
-            '\n' | '\r' | '\t' => line.push(' '),
-            _ if character.is_control() => line.push_str(&format!("\\u{:04x}", u32::from(character))),
-            _ => line.push(character),
-        }
-        line
-    })
+/// Metadata for a line of JSON: a line break stands only between its tokens, where a blank means
+/// the same.
+fn metadata_line(metadata: &str) -> String {
+    metadata.replace(['\n', '\r'], " ")
+}
+
+/// Metadata for a person: on one line, without tabs or control characters.
+pub fn metadata_text(metadata: &str) -> String {
+    escape_controls(&metadata_line(metadata).replace('\t', " "))
 }
 
 /// A time as RFC 3339 in UTC, to the nanosecond where it has any.
@@ -163,7 +165,8 @@ mod tests {
     fn names_cannot_speak_to_a_terminal() {
         assert_eq!(quoted("a\x1b[31m\u{9b}\u{7f}é\n"), r#""a\u001b[31m\u009b\u007fé\n""#);
         assert_eq!(one_line("a\nb\u{1b}"), r"a\nb\u{1b}");
-        assert_eq!(metadata_line("{\n \"a\":\"\u{7f}\"}\n"), "{  \"a\":\"\\u007f\"}");
+        assert_eq!(metadata_line("{\r\n\t\"a\":\"\\n\"}"), "{  \t\"a\":\"\\n\"}");
+        assert_eq!(metadata_text("{\n\t\"a\":\"\u{7f}\"}"), "{  \"a\":\"\\u007f\"}");
     }
 
     #[test]

@@ -66,7 +66,7 @@ fn write_checkpoint(out: &mut Output, info: &CheckpointInfo, json: bool) -> Resu
     } else {
         write!(out, "{}\t", info.seq)?;
         out.write_id(&info.id)?;
-        let (time, metadata) = (output::rfc3339(info.saved_at)?, output::metadata_line(info.metadata.as_str()));
+        let (time, metadata) = (output::rfc3339(info.saved_at)?, output::metadata_text(info.metadata.as_str()));
         writeln!(out, "\t{time}\t{}\t{metadata}", info.bytes)?;
     }
     Ok(())

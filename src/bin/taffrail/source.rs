@@ -14,6 +14,8 @@ use crate::progress;
 
 /// The lines to import, readable twice.
 pub struct Source {
+    /// What it is called.
+    pub name: String,
     file: BufReader<File>,
     pub bar: ProgressBar,
     line: Vec<u8>,
@@ -24,7 +26,9 @@ impl Source {
     /// Opens a file, or standard input for -.
     pub fn open(path: &Path) -> Result<Self> {
         let unreadable = |error: io::Error| Failure::file("read", path, &error);
-        let mut file = if path.as_os_str() == "-" {
+        let piped = path.as_os_str() == "-";
+        let name = if piped { "standard input".to_owned() } else { path.display().to_string() };
+        let mut file = if piped {
             spool(&mut io::stdin().lock()).map_err(unreadable)?
         } else {
             let mut file = File::open(path).map_err(unreadable)?;
@@ -34,11 +38,11 @@ impl Source {
         let mut head = Vec::new();
         (&mut file).take(16).read_to_end(&mut head).map_err(unreadable)?;
         if head == b"SQLite format 3\0" {
-            return Err(Failure::new(REFUSED, format!("{} is an SQLite database, which this version does not import", path.display())));
+            return Err(Failure::new(REFUSED, format!("{name} is an SQLite database, which this version does not import")));
         }
         let bytes = file.metadata().map_err(unreadable)?.len();
         let bar = progress::counting(bytes.saturating_mul(2), None);
-        let mut source = Source { file: BufReader::with_capacity(256 * 1024, file), bar, line: Vec::new(), line_number: 0 };
+        let mut source = Source { name, file: BufReader::with_capacity(256 * 1024, file), bar, line: Vec::new(), line_number: 0 };
         source.rewind()?;
         Ok(source)
     }
