@@ -96,7 +96,7 @@ fn what_is_no_store_is_refused_untouched() {
     fs::write(cli.store().join("photo.jpg"), b"mine").unwrap();
     fs::write(cli.dir().join("file"), b"mine").unwrap();
     for args in READING.iter().chain(&KEEPING).chain([&["put", "t"][..], &["import", "-"]].iter()) {
-        cli.run_with(args, b"1").failed(5, "runs");
+        cli.run_with(args, b"{\"thread\":\"t\",\"state\":1}").failed(5, "runs");
         assert_eq!(fs::read(cli.store().join("photo.jpg")).unwrap(), b"mine");
         assert_eq!(fs::read_dir(cli.store()).unwrap().count(), 1, "{args:?}");
         let onto_file: Vec<&str> = [&["--store", "file"], *args].concat();

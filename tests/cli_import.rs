@@ -88,14 +88,19 @@ fn thread_and_state_are_enough() {
     let cli = Cli::new();
     let text = "{\"thread\":\"t\",\"state\":null}\r\n\n  \n{\"state\":[1.0,1e400] ,\"thread\":\"t\",\"more\":{}}\n{\"thread\":\"t\",\"text\":\" 1 \"}\n{\"thread\":\"t\",\"data\":\"AP8=\"}";
     tallied(import(&cli, text), 4, 0);
-    let steps = cli.run(&["history", "t", "--states"]).json();
-    let states: Vec<String> = steps.iter().map(|step| ["state", "text", "data"].map(|key| step[key].to_string()).join(" ")).collect();
-    assert_eq!(states.len(), 4);
+    let steps = cli.run(&["history", "t", "--json"]).json();
+    assert_eq!(steps.len(), 4);
     assert_eq!((&steps[0]["type"], &steps[0]["parent"], &steps[3]["parent"]), (&"bytes".into(), &steps[1]["id"], &serde_json::Value::Null));
-    assert_eq!(cli.ok(&["get", "t", "--id", steps[2]["id"].as_str().unwrap()]), b"[1.0,1e400]");
-    assert_eq!(cli.ok(&["get", "t", "--id", steps[1]["id"].as_str().unwrap()]), b" 1 ");
+    for (step, state) in steps.iter().zip([&b"\0\xff"[..], b" 1 ", b"[1.0,1e400]", b"null"]) {
+        assert_eq!(cli.ok(&["get", "t", "--id", step["id"].as_str().unwrap()]), state);
+    }
     let again = import(&cli, text);
-    assert!(again.err.starts_with("taffrail: runs: standard input: thread \"t\" skipped: ") && again.err.ends_with("imported 0, skipped 4, refused 0\n"), "{}", again.err);
+    assert!(
+        again.err.starts_with("taffrail: runs: standard input: thread \"t\" skipped: ")
+            && again.err.ends_with("imported 0, skipped 4, refused 0\n"),
+        "{}",
+        again.err
+    );
 }
 
 #[test]
@@ -112,7 +117,10 @@ fn bad_rows_are_named_and_the_others_done() {
     assert_eq!(ended.code, Some(5));
     let lines: Vec<&str> = ended.err.lines().collect();
     assert_eq!(lines.len(), 4, "{}", ended.err);
-    assert!(lines[0].starts_with("taffrail: runs: standard input line 2 refused: ") && lines[1].contains("line 3 refused: a thread id cannot be empty"));
+    assert!(
+        lines[0].starts_with("taffrail: runs: standard input line 2 refused: ")
+            && lines[1].contains("line 3 refused: a thread id cannot be empty")
+    );
     assert!(lines[2].contains("line 4 refused: ") && lines[2].contains("deeper"), "{}", lines[2]);
     assert_eq!(lines[3], "imported 3, skipped 0, refused 3");
     assert_eq!((ids(&cli, "t").as_str(), ids(&cli, "u").as_str()), ("a c", "d"));

@@ -39,6 +39,7 @@ pub enum Followed {
 }
 
 #[derive(Deserialize)]
+#[serde(expecting = "a JSON object")]
 struct Line<'a> {
     thread: String,
     id: Option<String>,
