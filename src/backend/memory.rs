@@ -370,13 +370,7 @@ struct Summary {
 impl Summary {
     fn into_info(self) -> ThreadInfo {
         let CheckpointInfo { thread, id, saved_at, .. } = &self.head.info;
-        ThreadInfo {
-            thread: thread.to_string(),
-            head: id.clone(),
-            checkpoints: self.checkpoints,
-            bytes: self.bytes,
-            last_saved: *saved_at,
-        }
+        ThreadInfo { thread: thread.to_string(), head: id.clone(), checkpoints: self.checkpoints, bytes: self.bytes, last_saved: *saved_at }
     }
 }
 
