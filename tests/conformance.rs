@@ -17,6 +17,14 @@ fn memory_behind_pointers() {
 }
 
 #[test]
+fn memory_that_outlives_its_handle() {
+    run_all(&|setup| {
+        let memory = MemoryCheckpointer::with_max_history(setup.max_history).unwrap();
+        Place::new(memory.clone()).reopened_by(move || memory.clone())
+    });
+}
+
+#[test]
 fn store() {
     run_all(&|setup| store_with(setup, |options| options));
 }
