@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 /// A page of one thread's history, newest first.
 #[derive(Clone, Debug, Default)]
 pub struct HistoryQuery {
-    /// At most so many; None for all, 0 for none.
+    /// At most so many, the newest of those asked for; None for all, 0 for none.
     pub limit: Option<usize>,
     /// Only what is older than this one, which must be there (`NotFound`).
     pub before: Option<CheckpointId>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::probe::{good, id, is_unsupported, refused};
 use super::{Make, Place, Setup};
-use crate::batch::{Batch, ExpectedHead, OnExisting, PutOptions};
+use crate::batch::{Batch, ExpectedHead, KEY_BYTES_MAX, OnExisting, PutOptions};
 use crate::checkpoint::{CheckpointId, TypeTag};
 use crate::checkpointer::{Checkpointer, CheckpointerExt};
 use crate::error::{ErrorKind, Result};
@@ -66,6 +66,7 @@ pub fn attachments_work_or_are_unsupported(make: Make<'_>) {
         return;
     }
     good("commit", result);
+    attach_with_keys_of_any_length(&place, &own);
     let early = id("a checkpoint that comes later");
     for (key, value, on, written) in [
         ("k", &b"2"[..], OnExisting::Keep, false),
@@ -87,6 +88,14 @@ pub fn attachments_work_or_are_unsupported(make: Make<'_>) {
     assert_eq!(attached(&place, &early).len(), 3, "what was attached before its checkpoint is there with it");
     assert!(attached(&place, &id("never")).is_empty());
     place.audit("t");
+}
+
+fn attach_with_keys_of_any_length(place: &Place, own: &CheckpointId) {
+    let attach = |key: &str| place.attach("keys", own, key, TypeTag::JSON, b"1", OnExisting::Keep);
+    assert!(good("the longest key", attach(&"x".repeat(KEY_BYTES_MAX))));
+    refused(ErrorKind::InvalidInput, "a key too long", attach(&"x".repeat(KEY_BYTES_MAX + 1)));
+    refused(ErrorKind::InvalidInput, "an empty key", attach(""));
+    refused(ErrorKind::InvalidInput, "bad JSON", place.attach("keys", own, "k", TypeTag::JSON, b"NaN", OnExisting::Keep));
 }
 
 fn attached(place: &Place, id: &CheckpointId) -> Vec<(String, Vec<u8>)> {

@@ -13,6 +13,7 @@ cases![
     newest_first,
     one_order_over_all_threads,
     clocks_label_and_never_order,
+    a_time_out_of_range_is_refused,
     retention_goes_by_commit_and_not_by_clock,
     an_id_put_again_keeps_its_place,
     limits_mean_what_they_say,
@@ -78,6 +79,22 @@ pub fn clocks_label_and_never_order(make: Make<'_>) {
     }
     place.put_text_with("t", "\"last\"", PutOptions::default().saved_at(SystemTime::UNIX_EPOCH));
     assert_eq!(place.newest("t").text(), "\"last\"");
+}
+
+/// The years 1677 to 2262 can be labelled to the nanosecond; what is outside is `InvalidInput`.
+pub fn a_time_out_of_range_is_refused(make: Make<'_>) {
+    let mut place = make(Setup::default());
+    let widest = Duration::from_nanos(i64::MAX.unsigned_abs());
+    let edges = [SystemTime::UNIX_EPOCH - widest, SystemTime::UNIX_EPOCH + widest];
+    edges.iter().for_each(|time| drop(place.put_text_with("t", "1", PutOptions::default().saved_at(*time))));
+    for step in [Duration::from_nanos(2), Duration::from_secs(1 << 40)] {
+        for time in [edges[0] - step, edges[1] + step] {
+            let late = PutOptions::default().saved_at(time);
+            refused(ErrorKind::InvalidInput, "a time out of range", place.put_bytes("t", TypeTag::JSON, b"2", late));
+        }
+    }
+    place.reopen();
+    assert!(place.audit("t").iter().rev().map(|checkpoint| checkpoint.saved_at).eq(edges));
 }
 
 /// What falls out is what was put first, whatever its time.

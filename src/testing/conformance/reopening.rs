@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use super::probe::{good, id};
 use super::{Make, Setup};
-use crate::batch::{Batch, Parent, PutOptions};
+use crate::batch::{Batch, Durability, Parent, PutOptions};
 use crate::checkpoint::{CheckpointId, Metadata, TypeTag};
 use crate::query::ThreadQuery;
 
@@ -31,6 +31,9 @@ fn fill(place: &super::Place) {
     }
     batch.delete("made again", None).put("made again", TypeTag::JSON, b"2", PutOptions::default());
     good("commit", place.commit(&batch));
+    for durability in [Durability::Sync, Durability::Buffered] {
+        place.put_text_with("plain", "\"durable\"", PutOptions::default().durability(durability));
+    }
     // The newest seq of all belongs to what is deleted, so it must be remembered and not derived.
     place.put_text("gone", "3");
 }

@@ -167,6 +167,16 @@ pub fn text_that_is_not_json_is_refused_and_harms_nothing(make: Make<'_>) {
 /// What is nested 127 deep is taken and read back as a value; the brackets in strings do not count.
 pub fn nesting_is_bounded_and_what_is_taken_is_read_back(make: Make<'_>) {
     let place = make(Setup::default());
+    // Where a stack is small, recursion would end the process.
+    let small = std::thread::Builder::new().stack_size(512 * 1024);
+    std::thread::scope(|scope| {
+        let worker = small.spawn_scoped(scope, || nest(&place)).expect("a worker");
+        worker.join().unwrap_or_else(|panicked| std::panic::resume_unwind(panicked));
+    });
+    assert_eq!(place.audit("typed").len(), 1);
+}
+
+fn nest(place: &Place) {
     let in_string = format!("{:?}", "[".repeat(1000));
     for text in [arrays(DEPTH_MAX), objects(DEPTH_MAX), in_string, format!("[{}]", vec!["[]"; 1000].join(","))] {
         place.put_text("t", &text);
@@ -178,7 +188,8 @@ pub fn nesting_is_bounded_and_what_is_taken_is_read_back(make: Make<'_>) {
     good("put 127 deep", place.put("typed", &value));
     assert_eq!(good("get", place.get::<serde_json::Value>("typed")).as_ref(), Some(&value));
     refused(ErrorKind::InvalidInput, "put 128 deep", place.put("typed", &[&value]));
-    assert_eq!(place.audit("typed").len(), 1);
+    let deep = arrays(100_000);
+    refused(ErrorKind::InvalidInput, "100,000 deep", place.put_bytes("typed", TypeTag::JSON, deep.as_bytes(), PutOptions::default()));
 }
 
 /// The typed calls give back what they were given.
