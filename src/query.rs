@@ -108,7 +108,7 @@ pub struct Vacuumed {
 }
 
 fn ends_in_open_escape(pattern: &str) -> bool {
-    pattern.len() - pattern.trim_end_matches('\\').len() & 1 == 1
+    (pattern.len() - pattern.trim_end_matches('\\').len()) % 2 == 1
 }
 
 /// Whether `text` fits a checked pattern; its cost is at most pattern times text, without recursion.
