@@ -6,7 +6,7 @@ use std::fs;
 
 use support::{Cli, Ended, keys};
 use taffrail::prelude::*;
-use taffrail::{OnExisting, TypeTag};
+use taffrail::{ErrorKind, OnExisting, TypeTag};
 
 /// Ends well and says how many rows were imported, skipped and refused.
 #[track_caller]
@@ -182,7 +182,15 @@ fn attachments_follow_their_checkpoint() {
     let id = CheckpointId::new(from.put("t", b"1", &["--id", "one"])).unwrap();
     let store = Store::open(from.store()).unwrap();
     for (key, tag, value) in [("b", TypeTag::BYTES, &b"\xff"[..]), ("a", TypeTag::JSON, b"{\"x\":1.0}")] {
-        store.attach("t", &id, key, tag, value, OnExisting::Replace).unwrap();
+        if let Err(error) = store.attach("t", &id, key, tag, value, OnExisting::Replace) {
+            // A store that does not have attachments refuses the row by name.
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            let row = "{\"thread\":\"t\",\"checkpoint\":\"one\",\"key\":\"a\",\"state\":1}\n";
+            let ended = import(&to, &(rows("t", "one") + row));
+            assert_eq!(ended.code, Some(5));
+            assert!(ended.err.contains("line 2 refused") && ended.err.ends_with("imported 1, skipped 0, refused 1\n"), "{}", ended.err);
+            return;
+        }
     }
     store.close().unwrap();
     let rows = from.ok(&["export"]);

@@ -60,8 +60,9 @@ fn every_name_is_its_own_thread_and_no_path() {
     cli.put("first", b"0", &[]);
     cli.ok(&["delete", "first"]);
     let before = cli.outside();
+    let row = |thread: &&str| format!("{{\"thread\":{},\"id\":\"one\",\"state\":1}}\n", serde_json::Value::from(**thread));
+    cli.run_with(&["import", "-"], ZOO.iter().map(row).collect::<String>().as_bytes());
     for (number, thread) in ZOO.iter().enumerate() {
-        cli.put(thread, format!("[{number}]").as_bytes(), &["--buffered", "--id", "one"]);
         cli.put(thread, format!("[{number},2]").as_bytes(), &["--buffered", "--id", "two"]);
     }
     let named = |cli: &Cli| -> Vec<String> {
@@ -72,16 +73,17 @@ fn every_name_is_its_own_thread_and_no_path() {
     assert_eq!(named(&cli), sorted);
     for (number, thread) in ZOO.iter().enumerate() {
         assert_eq!(cli.ok(&["get", "--", thread]), format!("[{number},2]").as_bytes(), "{thread:?}");
-        assert_eq!(cli.ok(&["get", "--id", "one", "--", thread]), format!("[{number}]").as_bytes(), "{thread:?}");
-        let steps = cli.run(&["history", "--json", "--", thread]).json();
-        assert!(steps.len() == 2 && steps.iter().all(|step| step["thread"] == **thread), "{thread:?}");
     }
+    let steps = json_lines(&cli.ok(&[&["export", "--"], &ZOO[..]].concat()));
+    assert_eq!(steps.len(), 2 * ZOO.len());
+    assert!(steps.iter().zip(ZOO.iter().flat_map(|thread| [thread, thread])).all(|(step, thread)| step["thread"] == **thread));
     cli.ok(&["delete", "a"]);
     assert_eq!(named(&cli), sorted.iter().filter(|thread| *thread != "a").cloned().collect::<Vec<_>>());
-    for thread in ZOO.iter().filter(|thread| **thread != "a") {
+    for thread in ["..", "../../outside", "/tmp/x", "-x", "MANIFEST", "order-42\n", "e\u{301}"] {
         cli.ok(&["delete", "--", thread]);
+        assert_eq!(cli.run(&["get", "--", thread]).code, Some(1));
     }
-    assert!(named(&cli).is_empty());
+    assert_eq!(named(&cli).len(), ZOO.len() - 8);
     assert_eq!(cli.outside(), before);
 }
 
@@ -164,30 +166,50 @@ fn reading_goes_on_beside_a_process_that_has_the_store_open() {
     assert_eq!(cli.ok(&["get", "t"]), b"2");
 }
 
-#[test]
-fn damage_is_exit_3_and_is_listed() {
-    let cli = Cli::new();
-    let state = vec![b'x'; 5000];
-    for id in ["a", "b", "c"] {
-        cli.put("t", &state, &["--type", "bytes", "--id", id]);
-    }
+/// Changes bytes of the store's newest segment: `range` counts from where `state` begins.
+fn damage(cli: &Cli, state: &[u8], range: std::ops::Range<isize>) {
     let segment = std::fs::read_dir(cli.store()).unwrap().map(|entry| entry.unwrap().path());
     let segment = segment.filter(|path| path.extension().is_some_and(|ending| ending == "seg")).max().unwrap();
     let mut bytes = std::fs::read(&segment).unwrap();
-    let at = bytes.windows(100).position(|window| window == &state[..100]).unwrap() + 50;
-    bytes[at] ^= 1;
+    let at = bytes.windows(state.len()).position(|window| window == state).unwrap();
+    for offset in range {
+        bytes[at.checked_add_signed(offset).unwrap()] ^= 1;
+    }
     std::fs::write(&segment, &bytes).unwrap();
+}
+
+#[test]
+fn a_damaged_state_is_exit_3_and_is_listed() {
+    let cli = Cli::new();
+    for id in ["a", "b", "c"] {
+        cli.put("t", id.repeat(5000).as_bytes(), &["--type", "bytes", "--id", id]);
+    }
+    damage(&cli, &[b'a'; 5000], 50..51);
     let ended = cli.run(&["verify", "--json"]);
     assert_eq!(ended.code, Some(3), "{}", ended.err);
-    assert!(ended.err.starts_with("taffrail: runs: 1 damaged place"), "{}", ended.err);
+    assert_eq!(ended.err, "taffrail: runs: 1 damaged place\n");
+    assert!(ended.out.starts_with(b"{\"file\":\"runs/"));
     let finding = &json_lines(&ended.out)[0];
-    assert!(finding["file"].as_str().unwrap().ends_with(".seg") && finding["offset"].is_u64(), "{finding}");
+    assert_eq!((&finding["thread"], &finding["id"], finding["offset"].is_u64()), (&"t".into(), &"a".into(), true), "{finding}");
     assert_eq!(finding.as_object().unwrap().len(), 5);
     let ended = cli.run(&["verify"]);
     assert!(ended.code == Some(3) && ended.out.starts_with(b"damage: "));
-    assert_eq!(cli.run(&["get", "t", "--id", "a"]).code, Some(3));
-    assert_eq!(cli.ok(&["get", "t"]), state);
-    assert_eq!(cli.run(&["get", "nobody"]).code, Some(3), "nobody can know what the damage held");
+    cli.run(&["get", "t", "--id", "a"]).failed(3, "t");
+    assert_eq!(cli.ok(&["get", "t"]), [b'c'; 5000]);
+    assert_eq!(cli.run(&["export"]).code, Some(3));
+}
+
+#[test]
+fn what_may_stand_in_unreadable_bytes_is_not_said_to_be_absent() {
+    let cli = Cli::new();
+    for id in ["a", "b", "c"] {
+        cli.put("t", id.repeat(5000).as_bytes(), &["--type", "bytes", "--id", id]);
+    }
+    damage(&cli, &[b'b'; 5000], -96..0);
+    assert_eq!(cli.run(&["verify"]).code, Some(3));
+    cli.run(&["get", "t", "--id", "b"]).failed(3, "cannot be read");
+    cli.run(&["get", "nobody"]).failed(3, "cannot be read");
+    assert_eq!(cli.run(&["history", "t", "--json"]).json().len(), 2);
 }
 
 #[test]

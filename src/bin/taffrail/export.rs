@@ -6,7 +6,7 @@
 use std::io::Write;
 
 use indicatif::ProgressDrawTarget;
-use taffrail::{Checkpoint, HistoryQuery, StateBytes};
+use taffrail::{Attachment, Checkpoint, CheckpointInfo, ErrorKind, HistoryQuery, StateBytes};
 
 use crate::args::Export;
 use crate::failure::Result;
@@ -52,7 +52,7 @@ fn write_checkpoint(place: &Place, checkpoint: &Checkpoint<StateBytes>, out: &mu
     output::write_info(out, checkpoint)?;
     output::write_value(out, &checkpoint.tag, &checkpoint.state)?;
     out.write_all(b"}\n")?;
-    for attachment in place.attachments(&checkpoint.thread, &checkpoint.id)? {
+    for attachment in attachments(place, checkpoint)? {
         out.write_all(b"{\"thread\":")?;
         output::write_string(out, &checkpoint.thread)?;
         out.write_all(b",\"checkpoint\":")?;
@@ -65,4 +65,12 @@ fn write_checkpoint(place: &Place, checkpoint: &Checkpoint<StateBytes>, out: &mu
         out.write_all(b"}\n")?;
     }
     Ok(())
+}
+
+/// The checkpoint's attachments; a place that cannot have any has none.
+fn attachments(place: &Place, checkpoint: &CheckpointInfo) -> taffrail::Result<Vec<Attachment>> {
+    match place.attachments(&checkpoint.thread, &checkpoint.id) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Vec::new()),
+        found => found,
+    }
 }

@@ -60,8 +60,7 @@ impl Place {
         let what = what.into();
         match self {
             Place::Store(store) if !store.recovery().damage.is_empty() => {
-                let places = store.recovery().damage.len();
-                Failure::new(DAMAGE, format!("{what}, but {places} damaged places cannot be read; `taffrail verify` lists them"))
+                Failure::new(DAMAGE, format!("{what}, but part of the store cannot be read; `taffrail verify` lists it"))
             }
             _ => Failure::not_found(what),
         }
@@ -93,7 +92,7 @@ pub fn name(given: Option<String>) -> Result<String> {
 pub fn directory(name: &str) -> Option<&str> {
     match name.split_once(':') {
         Some(("log", dir)) => Some(dir).filter(|dir| !dir.is_empty()),
-        Some(("file" | "sqlite", _)) => None,
+        Some((scheme, _)) if !scheme.contains('/') => None,
         _ => Some(name).filter(|name| !name.is_empty() && !name.ends_with(':')),
     }
 }
@@ -112,6 +111,8 @@ mod tests {
             ("memory:", None),
             ("log:", None),
             ("file:runs", None),
+            ("a:b", None),
+            ("a/b:", None),
             ("sqlite::memory:", None),
             ("", None),
         ] {
