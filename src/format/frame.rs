@@ -192,7 +192,7 @@ mod tests {
         }
 
         #[test]
-        fn any_changed_bit_is_noticed(record in prop::collection::vec(any::<u8>(), 1..40), payload in prop::collection::vec(any::<u8>(), 0..40), at: prop::sample::Index, bit in 0..8) {
+        fn any_changed_bit_is_noticed(record in prop::collection::vec(any::<u8>(), 1..40), payload in prop::collection::vec(any::<u8>(), 0..40), at: prop::sample::Index, bit in 0..8u8) {
             let place = Place { salt: 1, position: 8 };
             let head = head(&record, &payload);
             let mut bytes = frame(place, &head, &record, &payload);
