@@ -1,6 +1,8 @@
 //! The rules of the command line, held against the real binary: what it prints, how it ends, and
 //! what it leaves alone.
 
+#![cfg(feature = "cli")]
+
 mod support;
 
 use std::fs;
@@ -163,6 +165,9 @@ fn usage_errors_are_exit_2_and_print_nothing() {
     }
     let ended = cli.run(&[std::ffi::OsStr::new("get"), std::ffi::OsStr::from_bytes(b"\xff")]);
     assert_eq!((ended.code, ended.out.len()), (Some(2), 0));
+    let mut command = cli.command();
+    Ended::of(command.arg("threads").env("TAFFRAIL_STORE", std::ffi::OsStr::from_bytes(b"\xff")).output().unwrap())
+        .failed(2, "TAFFRAIL_STORE");
     assert!(!cli.store().exists());
 }
 

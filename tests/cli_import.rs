@@ -1,5 +1,7 @@
 //! `export` and `import`: what goes out comes in again, byte for byte, once, and what cannot is named.
 
+#![cfg(feature = "cli")]
+
 mod support;
 
 use std::fs;

@@ -1,5 +1,7 @@
 //! The command line among other programs: pipes, full devices, limits, odd names, shells, people.
 
+#![cfg(feature = "cli")]
+
 mod support;
 
 use support::{Cli, json_lines};
@@ -60,7 +62,7 @@ fn every_name_is_its_own_thread_and_no_path() {
     cli.put("first", b"0", &[]);
     cli.ok(&["delete", "first"]);
     let before = cli.outside();
-    let row = |thread: &&str| format!("{{\"thread\":{},\"id\":\"one\",\"state\":1}}\n", serde_json::Value::from(**thread));
+    let row = |thread: &&str| format!("{{\"thread\":{},\"id\":\"one\",\"state\":1}}\n", serde_json::Value::from(*thread));
     cli.run_with(&["import", "-"], ZOO.iter().map(row).collect::<String>().as_bytes());
     for (number, thread) in ZOO.iter().enumerate() {
         cli.put(thread, format!("[{number},2]").as_bytes(), &["--buffered", "--id", "two"]);

@@ -3,6 +3,8 @@
 //! `tests/data/locus-run.jsonl` holds the beginnings of three threads; `TAFFRAIL_LOCUS` can name the
 //! whole run instead.
 
+#![cfg(feature = "cli")]
+
 mod support;
 
 use std::collections::BTreeMap;

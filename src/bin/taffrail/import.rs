@@ -2,7 +2,7 @@
 //!
 //! Two passes over the source, so that one chunk of states is held at a time: the first reads the
 //! ids and decides (in `plan`), the second puts in the order of the source, a chunk a batch. A
-//! chunk that is refused is put row by row, so that a bad row costs itself alone.
+//! chunk that is refused is halved until the bad row stands alone, so that it costs itself alone.
 //!
 //! A parent that is not in the thread (it was trimmed or refused) cannot be named: such a
 //! checkpoint begins anew, without a parent.
@@ -225,28 +225,33 @@ impl Importer<'_> {
     fn commit_chunk(&mut self) -> Result<()> {
         self.chunk_bytes = 0;
         let mut chunk = std::mem::take(&mut self.chunk);
-        match self.commit(&chunk) {
-            Err(error) if refuses_input(&error) => chunk.iter_mut().try_for_each(|row| self.commit_alone(row)),
-            ended => Ok(ended?),
+        self.commit_halves(&mut chunk)
+    }
+
+    /// Puts rows together if they can be, else each half by itself, down to the row that is to blame.
+    fn commit_halves(&mut self, rows: &mut [Pending]) -> Result<()> {
+        match (self.commit(rows), &mut *rows) {
+            (Err(error), [row]) if refuses_input(&error) => self.retry_or_refuse(row, &error),
+            (Err(error), rows) if refuses_input(&error) => {
+                let (older, newer) = rows.split_at_mut(rows.len() / 2);
+                self.commit_halves(older)?;
+                self.commit_halves(newer)
+            }
+            (ended, _) => Ok(ended?),
         }
     }
 
-    /// Puts one row of a chunk that was refused, or refuses it alone.
-    fn commit_alone(&mut self, row: &mut Pending) -> Result<()> {
-        let mut ended = self.commit(std::slice::from_ref(row));
-        if let (Err(error), What::Put(options)) = (&ended, &mut row.what)
-            && error.kind() == ErrorKind::NotFound
-        {
+    fn retry_or_refuse(&mut self, row: &mut Pending, error: &Error) -> Result<()> {
+        match &mut row.what {
             // The parent was refused, or trimmed by what was put since.
-            options.parent = Parent::Root;
-            ended = self.commit(std::slice::from_ref(row));
-        }
-        match ended {
-            Err(error) if refuses_input(&error) => {
-                self.tally.refuse(row.line, &error);
+            What::Put(options) if error.kind() == ErrorKind::NotFound && options.parent != Parent::Root => {
+                options.parent = Parent::Root;
+                self.commit_halves(std::slice::from_mut(row))
+            }
+            _ => {
+                self.tally.refuse(row.line, error);
                 Ok(())
             }
-            ended => Ok(ended?),
         }
     }
 
