@@ -157,7 +157,7 @@ fn recover(directory: &Directory, options: &Options, lock: Held, mut manifest: M
     let mut report = Recovery::default();
     finish_renames(directory, &manifest, contents)?;
     // 5. The page; only what the log bears out is believed of it.
-    let marks = read_tail(directory, &manifest)?;
+    let marks = read_tail(directory, &manifest);
     // 6. The log.
     let page_synced = marks.map_or(0, |marks| marks.synced);
     let mut replay = Replay::default();
@@ -202,12 +202,25 @@ fn recover(directory: &Directory, options: &Options, lock: Held, mut manifest: M
     })
 }
 
-fn read_only(directory: &Directory, options: &Options, manifest: Manifest) -> Result<Opened> {
-    let marks = read_tail(directory, &manifest).unwrap_or(None);
+/// Reads the store as it is at this moment, beside whoever writes it.
+fn read_only(directory: &Directory, options: &Options, mut manifest: Manifest) -> Result<Opened> {
+    loop {
+        let opened = read_only_at(directory, options, &manifest);
+        // A file that went away under us was retired by a newer manifest: begin again with that.
+        let newer = directory.manifest()?;
+        if opened.is_ok() || newer.generation == manifest.generation {
+            return opened;
+        }
+        manifest = newer;
+    }
+}
+
+fn read_only_at(directory: &Directory, options: &Options, manifest: &Manifest) -> Result<Opened> {
+    let marks = read_tail(directory, manifest);
     let mut replay = Replay::default();
-    let examination = Examination { directory, manifest: &manifest, page_synced: marks.map_or(0, |marks| marks.synced), payloads: false };
+    let examination = Examination { directory, manifest, page_synced: marks.map_or(0, |marks| marks.synced), payloads: false };
     let examined = examination.run(&mut |record, at| replay.take(record, at))?;
-    apply_tail(&mut replay, &manifest, &examined.end.tail)?;
+    apply_tail(&mut replay, manifest, &examined.end.tail)?;
     let mut segments = SegmentSet::new();
     for listed in &manifest.segments {
         if let Some(segment) = open_segment(directory, options, listed)? {
@@ -222,7 +235,7 @@ fn read_only(directory: &Directory, options: &Options, manifest: Manifest) -> Re
         ..Recovery::default()
     };
     let tail = Tail::new(SharedPage::unshared());
-    Ok(Opened { manifest, index: replay.into_index(), segments, tail, report, unreadable: examined.unreadable, writing: None })
+    Ok(Opened { manifest: manifest.clone(), index: replay.into_index(), segments, tail, report, unreadable: examined.unreadable, writing: None })
 }
 
 /// Gives a listed segment that still has its working name its own.
@@ -236,13 +249,11 @@ fn finish_renames(directory: &Directory, manifest: &Manifest, contents: &Content
     if renamed { directory.sync() } else { Ok(()) }
 }
 
-fn read_tail(directory: &Directory, manifest: &Manifest) -> Result<Option<Marks>> {
-    let path = directory.file(names::TAIL);
-    match directory.fs.map_page(&path) {
-        Ok(page) => Ok(Tail::new(page).read(&manifest.store)),
-        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::InvalidData) => Ok(None),
-        Err(error) => Err(Error::os("map", &path, error)),
-    }
+/// What the page says, where it is there and this store's. Read as a file, so that it can be had
+/// without the right to write.
+pub(crate) fn read_tail(directory: &Directory, manifest: &Manifest) -> Option<Marks> {
+    let bytes = directory.read(names::TAIL, page::BYTES as u64).ok()?;
+    Marks::decode(&bytes, &manifest.store)
 }
 
 /// Maps the page, after making it anew where it is missing or of the wrong length.
