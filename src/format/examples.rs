@@ -10,14 +10,17 @@ const DESIGN: &str = include_str!("../../DESIGN.md");
 /// The bytes of the block that begins with "```hex NAME"; `;` begins a comment.
 fn example(name: &str) -> Vec<u8> {
     let start = format!("```hex {name}\n");
-    let block = DESIGN.split(&start).nth(1).and_then(|rest| rest.split("```").next()).unwrap_or_else(|| panic!("DESIGN.md has no example {name}"));
+    let block =
+        DESIGN.split(&start).nth(1).and_then(|rest| rest.split("```").next()).unwrap_or_else(|| panic!("DESIGN.md has no example {name}"));
     let digits: String = block.lines().map(|line| line.split(';').next().unwrap_or("")).flat_map(str::split_whitespace).collect();
     (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
 }
 
 #[track_caller]
 fn same(name: &str, bytes: &[u8], again: &[u8]) {
-    let hex = |bytes: &[u8]| bytes.chunks(16).map(|row| row.iter().map(|byte| format!("{byte:02x} ")).collect::<String>() + "\n").collect::<String>();
+    let hex = |bytes: &[u8]| {
+        bytes.chunks(16).map(|row| row.iter().map(|byte| format!("{byte:02x} ")).collect::<String>() + "\n").collect::<String>()
+    };
     assert!(bytes == again, "example {name} should read\n{}", hex(again));
 }
 

@@ -2,7 +2,7 @@
 
 use super::Shared;
 use super::examine::Examination;
-use super::recovery;
+use super::tail::Marks;
 use crate::error::{Error, Result};
 use crate::format::names;
 use crate::query::ThreadQuery;
@@ -33,7 +33,7 @@ impl Shared {
     /// Reads everything and compares it with its checksums.
     pub(super) fn verify(&self) -> Result<Vec<Finding>> {
         let manifest = self.directory.manifest()?;
-        let page_synced = recovery::read_tail(&self.directory, &manifest).map_or(0, |marks| marks.synced);
+        let page_synced = Marks::read(&self.directory, &manifest).map_or(0, |marks| marks.synced);
         let examination = Examination { directory: &self.directory, manifest: &manifest, page_synced, payloads: true };
         let examined = examination.run(&mut |_, _| {})?;
         let mut findings = examined.damage;

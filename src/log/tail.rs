@@ -6,9 +6,14 @@
 //! written by who holds the turn or does the sync, read by anyone. The page outlives its process
 //! but nothing in it is believed by the next opener unless the log itself bears it out.
 
+use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
+use super::directory::Directory;
+use crate::error::{Error, Result};
+use crate::format::manifest::Manifest;
+use crate::format::names;
 use crate::fs::page::{self, SharedPage};
 
 /// The page's first word, little-endian `TAFFTAIL`.
@@ -51,6 +56,13 @@ pub(crate) struct Marks {
 }
 
 impl Marks {
+    /// What the page's file says, where it is there and this store's. Read as a file, so that it
+    /// can be had without the right to write.
+    pub fn read(directory: &Directory, manifest: &Manifest) -> Option<Marks> {
+        let bytes = directory.read(names::TAIL, page::BYTES as u64).ok()?;
+        Marks::decode(&bytes, &manifest.store)
+    }
+
     /// What a page's bytes say, if it is one of this store's and of this layout.
     pub fn decode(bytes: &[u8], store: &[u8; 16]) -> Option<Marks> {
         let mut words = [0; WORD_POISON + 1];
@@ -79,6 +91,29 @@ impl Tail {
     /// The page as it stands.
     pub fn new(page: SharedPage) -> Tail {
         Tail(page)
+    }
+
+    /// Maps the page, after making its file anew where it is missing or of the wrong length.
+    pub fn open(directory: &Directory) -> Result<Tail> {
+        let path = directory.file(names::TAIL);
+        match directory.fs.map_page(&path) {
+            Ok(page) => return Ok(Tail(page)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => {}
+            Err(error) => return Err(Error::os("map", &path, error)),
+        }
+        let file = directory.create_file(names::TAIL)?;
+        // Written, not only made long: a store to a mapped hole on a full disk would be a signal.
+        file.write_at(&[&[0; page::BYTES]], 0).and_then(|()| file.sync()).map_err(|error| Error::os("write", &path, error))?;
+        directory.sync()?;
+        directory.fs.map_page(&path).map(Tail).map_err(|error| Error::os("map", &path, error))
+    }
+
+    /// Writes the page for a log that is wholly synced up to `end`. Only who is alone with it may.
+    pub fn begin(&self, manifest: &Manifest, end: u64) {
+        let Manifest { generation, epoch, .. } = *manifest;
+        let marks =
+            Marks { appended: end, synced: end, visible: end, generation, installing: generation, syncing: false, epoch, poisoned: false };
+        self.reset(&manifest.store, marks);
     }
 
     /// Writes the whole page anew. Only who is alone with it may.
