@@ -103,7 +103,7 @@ pub(crate) fn go_on(
     if !examined.unproven.is_empty() {
         keep_unproven(directory, &old, log.end, log.file_len, report)?;
     }
-    let base = jump_above((old.base + log.file_len).max(tail.appended()));
+    let base = jump_above(old.base + log.file_len);
     let mut tail_frames = std::mem::take(&mut examined.end.tail);
     manifest.retired.clear();
     if let Some(last) = manifest.segments.last_mut() {
@@ -119,9 +119,10 @@ pub(crate) fn go_on(
         replay.take(&decoded(&frame.record)?, examine::location(&listed, frame)?);
     }
     examined.end.tail = tail_frames;
-    tail.begin(manifest, active.position(active.end));
     install(directory, tail, manifest)?;
-    // CRASH: listed but not renamed; the next opener finishes it (step 4).
+    // CRASH: until the page is written anew it fits neither manifest, so the next opener comes here
+    // again; listed but not renamed, it finishes that first (step 4).
+    tail.begin(manifest, active.position(active.end));
     directory.rename(&names::segment_new(listed.number), &names::segment(listed.number))?;
     directory.sync()?;
     for &number in &manifest.retired {

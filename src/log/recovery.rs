@@ -87,9 +87,9 @@ fn create(directory: &Directory, options: &Options, lock: Held) -> Result<Opened
     let tail = Tail::open(directory)?;
     let active = fresh::empty(directory, options, &mut manifest, 0)?;
     // CRASH: until the manifest is installed the directory holds no store, only an empty segment
-    // and a page that name none: the next opener begins again (step 2).
-    tail.begin(&manifest, active.position(active.end));
+    // and a page that names none: the next opener begins again (step 2).
     install(directory, &tail, &mut manifest)?;
+    tail.begin(&manifest, active.position(active.end));
     let segments = SegmentSet::from([(active.segment.number, active.segment.clone())]);
     let writing = Some(Writing { active, next_seq: 1, lock });
     Ok(Opened { manifest, index: Index::default(), segments, tail, report: Recovery::default(), unreadable: None, writing })

@@ -63,14 +63,14 @@ impl Marks {
         Marks::decode(&bytes, &manifest.store)
     }
 
-    /// What a page's bytes say, if it is one of this store's and of this layout.
+    /// What a page's bytes say, if it is one of this store's, of this layout, and can be true.
     pub fn decode(bytes: &[u8], store: &[u8; 16]) -> Option<Marks> {
         let mut words = [0; WORD_POISON + 1];
         for (word, eight) in words.iter_mut().zip(bytes.get(..page::BYTES)?.chunks_exact(8)) {
             *word = u64::from_le_bytes(eight.try_into().ok()?);
         }
         let ours = words[WORD_MAGIC] == MAGIC && words[WORD_LAYOUT] == LAYOUT && words[WORD_STORE..WORD_STORE + 2] == store_words(store);
-        ours.then(|| Marks {
+        let marks = Marks {
             appended: words[WORD_APPENDED],
             synced: words[WORD_SYNCED],
             visible: words[WORD_VISIBLE],
@@ -79,7 +79,8 @@ impl Marks {
             syncing: words[WORD_SYNCING] != 0,
             epoch: words[WORD_EPOCH],
             poisoned: words[WORD_POISON] != 0,
-        })
+        };
+        (ours && marks.synced <= marks.appended && marks.visible <= marks.appended).then_some(marks)
     }
 }
 
@@ -223,6 +224,11 @@ mod tests {
         assert_eq!(Marks::decode(&bytes(&tail), &[1; 16]), Some(marks));
         assert_eq!(Marks::decode(&bytes(&tail), &[2; 16]), None);
         assert_eq!(Marks::decode(&bytes(&tail)[..4095], &[1; 16]), None);
+        for impossible in [Marks { synced: 10, ..marks }, Marks { visible: 10, ..marks }] {
+            tail.reset(&[1; 16], impossible);
+            assert_eq!(Marks::decode(&bytes(&tail), &[1; 16]), None);
+        }
+        tail.reset(&[1; 16], marks);
         tail.raise_appended(5);
         assert_eq!(tail.appended(), 9);
     }
