@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{AtFlags, StatxFlags};
+
 use crate::Outcome;
 
 const SECTOR_BYTES: u64 = 512;
@@ -52,14 +54,31 @@ pub fn settle(dir: &Path) -> Outcome<()> {
 }
 
 /// The lengths of all files under `dir`: differs after a put that made room.
+///
+/// Asks for nothing but the length: who asks for a file's times makes the kernel write its inode at
+/// the next change (multigrain timestamps), and so makes the next put dearer than it is.
 pub fn bytes_of(dir: &Path) -> Outcome<u64> {
     let mut sum = 0;
     for entry in fs::read_dir(dir)? {
         let entry = entry?;
-        let metadata = entry.metadata()?;
-        sum += if metadata.is_dir() { bytes_of(&entry.path())? } else { metadata.len() };
+        sum += if entry.file_type()?.is_dir() {
+            bytes_of(&entry.path())?
+        } else {
+            rustix::fs::statx(rustix::fs::CWD, entry.path(), AtFlags::empty(), StatxFlags::SIZE)?.stx_size
+        };
     }
     Ok(sum)
+}
+
+/// Touches that much memory and gives it back: in a virtual machine the first touch of a page is the
+/// host's work, and would be counted against whoever writes to the page cache first.
+pub fn warm_memory(bytes: usize) {
+    const PAGE_BYTES: usize = 4096;
+    let mut memory: Vec<u8> = Vec::with_capacity(bytes);
+    for page in memory.spare_capacity_mut().chunks_mut(PAGE_BYTES) {
+        page[0].write(1);
+    }
+    std::hint::black_box(&memory);
 }
 
 /// A scratch directory in `parent`, or beside the running program, which a build puts on a disk.

@@ -14,10 +14,9 @@ pub struct Writer {
     noise: Noise,
 }
 
-/// The time of all puts, and of those among them that grew no file.
+/// The puts that grew no file, and their time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
-    pub all: Duration,
     pub settled: Duration,
     pub settled_puts: u64,
 }
@@ -36,7 +35,7 @@ impl Writer {
         Ok(start.elapsed())
     }
 
-    /// The same with each put timed by itself, and told by whether a file under `dir` grew.
+    /// The same with each put timed by itself; counts those at which no file under `dir` grew.
     pub fn put_watched(&mut self, bytes: usize, count: u64, dir: &Path) -> Outcome<Times> {
         let mut times = Times::default();
         let mut room = device::bytes_of(dir)?;
@@ -45,7 +44,6 @@ impl Writer {
             let start = Instant::now();
             self.worker.put(&self.thread, state)?;
             let took = start.elapsed();
-            times.all += took;
             let room_after = device::bytes_of(dir)?;
             if room_after == room {
                 times.settled += took;

@@ -127,6 +127,7 @@ fn run() -> Outcome<()> {
     if let Some(what) = &settings.only {
         return only(&settings, what, dir);
     }
+    device::warm_memory(2 << 30);
     let mut summary = Summary::default();
     if settings.wants("puts") {
         for bytes in [4 << 10, 64 << 10, 1 << 20] {
