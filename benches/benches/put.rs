@@ -22,6 +22,7 @@ fn bench(criterion: &mut Criterion, durability: Durability, bytes: usize, worker
         let place = kind.open(scratch.path(), durability).expect("an open store");
         let writers: Outcome<Vec<_>> = (0..workers).map(|number| Writer::new(&*place, number)).collect();
         let mut writers = writers.expect("workers");
+        device::settle(scratch.path()).expect("a synced file system");
         group.bench_function(BenchmarkId::from_parameter(kind.name()), |bencher| {
             bencher.iter_custom(|iterations| {
                 let each = iterations.div_ceil(workers as u64);
