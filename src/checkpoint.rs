@@ -289,13 +289,13 @@ impl fmt::Debug for Metadata {
 
 /// Bytes that outlive the call that gave them: part of a mapped file, or owned.
 pub(crate) trait Region: Send + Sync {
-    /// All bytes of the region; the same bytes on every call.
-    fn bytes(&self) -> &[u8];
+    /// The bytes at `range`, which never change once they were given out.
+    fn bytes(&self, range: Range<usize>) -> &[u8];
 }
 
 impl Region for Vec<u8> {
-    fn bytes(&self) -> &[u8] {
-        self
+    fn bytes(&self, range: Range<usize>) -> &[u8] {
+        &self[range]
     }
 }
 
@@ -332,7 +332,7 @@ impl From<Vec<u8>> for StateBytes {
 impl Deref for StateBytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &self.region.bytes()[self.range.clone()]
+        self.region.bytes(self.range.clone())
     }
 }
 

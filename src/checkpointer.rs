@@ -179,6 +179,10 @@ pub trait Checkpointer: Send + Sync {
     }
 
     /// Sets how many checkpoints each thread (or the one named) keeps, from now on; None keeps all.
+    ///
+    /// What is over the number is trimmed at once; a higher one brings nothing back. A thread's own
+    /// number goes before the store's and ends with the thread. Errors: `InvalidInput` for 0,
+    /// `NotFound` for a thread that is not there.
     fn retain(&self, thread: Option<&str>, keep: Option<usize>) -> Result<()> {
         let _ = (thread, keep);
         Err(Error::unsupported("retain"))
@@ -327,7 +331,7 @@ forward!(std::sync::Arc<T>);
 
 /// The page of `query` out of a thread's checkpoints; shared by backends that hold them in order.
 ///
-/// `ids` are the checkpoints' positions by id; answers the positions wanted, newest first.
+/// `position` answers where an id stands, counted from the oldest of `len`; so does the range.
 pub(crate) fn history_range(
     thread: &str,
     len: usize,

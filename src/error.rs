@@ -109,12 +109,17 @@ impl Error {
     /// What the operating system said of `path` while doing `what`, told apart by errno.
     pub(crate) fn os(what: &str, path: &Path, source: io::Error) -> Self {
         let kind = match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => ErrorKind::DiskFull,
+            _ if is_disk_full(&source) => ErrorKind::DiskFull,
             io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied => ErrorKind::ReadOnly,
             _ => ErrorKind::Io,
         };
         Error::new(kind, format!("cannot {what}: {source}")).with_file(path, None).with_source(source)
     }
+}
+
+/// Whether there was no room: on the disk, in a quota, or under the process' file size limit.
+pub(crate) fn is_disk_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }
 
 impl fmt::Display for Error {

@@ -49,11 +49,13 @@ pub(crate) fn from_text<S: DeserializeOwned>(text: &[u8]) -> Result<S> {
 pub(crate) fn member<T: DeserializeOwned>(object: &str, key: &str) -> Result<Option<T>> {
     let decode = |error: serde_json::Error| Error::new(ErrorKind::Decode, format!("metadata member {key:?}: {error}")).with_source(error);
     let members: Members<'_> = serde_json::from_str(object).map_err(decode)?;
-    members.0.iter().rev().find(|(name, _)| name == key).map(|(_, value)| serde_json::from_str(value.get()).map_err(decode)).transpose()
+    // A name may hold a lone surrogate: it is no Rust text, so not the one asked for.
+    let named = |name: &RawValue| serde_json::from_str::<String>(name.get()).is_ok_and(|name| name == key);
+    members.0.iter().rev().find(|(name, _)| named(name)).map(|(_, value)| serde_json::from_str(value.get()).map_err(decode)).transpose()
 }
 
-/// The members of an object in their order, values as text.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
+/// The members of an object in their order, names and values as JSON text.
+struct Members<'a>(Vec<(&'a RawValue, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
@@ -161,6 +163,14 @@ mod tests {
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
             assert!(error.to_string().contains(place), "{error} should name {place}");
         }
+    }
+
+    #[test]
+    fn a_member_is_found_beside_names_that_are_no_text() {
+        let object = r#"{"\udc00":0,"a":1,"\u0061":2,"\"a":3}"#;
+        assert_eq!(member::<u8>(object, "a").unwrap(), Some(2));
+        assert_eq!(member::<u8>(object, "\"a").unwrap(), Some(3));
+        assert_eq!(member::<u8>(object, "b").unwrap(), None);
     }
 
     #[test]

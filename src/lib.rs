@@ -30,6 +30,8 @@ mod checkpoint;
 mod checkpointer;
 mod error;
 mod finite;
+mod format;
+mod fs;
 mod json;
 mod log;
 mod options;

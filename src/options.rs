@@ -1,10 +1,13 @@
 //! How a store is opened: settings of the store itself, and settings of this handle.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::batch::Durability;
 use crate::error::{Error, Result};
+use crate::fs::Fs;
+use crate::fs::os::Os;
 use crate::log::Store;
 
 /// How many checkpoints a thread of a new store keeps, unless told otherwise.
@@ -37,6 +40,7 @@ pub struct Options {
     pub(crate) mmap: bool,
     pub(crate) dir_mode: u32,
     pub(crate) file_mode: u32,
+    pub(crate) fs: Arc<dyn Fs>,
 }
 
 impl Default for Options {
@@ -52,6 +56,7 @@ impl Default for Options {
             mmap: true,
             dir_mode: 0o700,
             file_mode: 0o600,
+            fs: Arc::new(Os),
         }
     }
 }

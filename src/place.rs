@@ -8,7 +8,7 @@ use crate::log::Store;
 /// Opens a place by name: `DIR` or `log:DIR` (a [`Store`], made if missing), or `memory:`.
 ///
 /// Errors: as [`Store::open`]; `Unsupported` for `file:` and `sqlite:`, which this version does not
-/// have; `InvalidInput` for an empty name. A path that holds a colon is written `log:PATH` or `./PATH`.
+/// have; `InvalidInput` for an empty name or another scheme. A path that holds a colon is written `log:PATH` or `./PATH`.
 pub fn open(place: &str) -> Result<Box<dyn Checkpointer>> {
     match place.split_once(':') {
         Some(("memory", "")) => Ok(Box::new(MemoryCheckpointer::new())),
@@ -17,6 +17,28 @@ pub fn open(place: &str) -> Result<Box<dyn Checkpointer>> {
             Err(Error::new(ErrorKind::Unsupported, format!("places of the kind `{scheme}:` are not in this version")))
         }
         _ if place.is_empty() || place.ends_with(':') => Err(Error::invalid("a place needs a name: a directory, log:DIR or memory:")),
+        Some((scheme, _)) if !scheme.contains('/') => {
+            Err(Error::invalid(format!("`{scheme}:` is no kind of place; a directory of that name is written ./{place}")))
+        }
         _ => Ok(Box::new(Store::open(place)?)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_is_no_place_makes_no_directory() {
+        for (place, kind) in [
+            ("", ErrorKind::InvalidInput),
+            ("log:", ErrorKind::InvalidInput),
+            ("memory:x", ErrorKind::InvalidInput),
+            ("redis://host", ErrorKind::InvalidInput),
+            ("sqlite::memory:", ErrorKind::Unsupported),
+        ] {
+            assert_eq!(open(place).err().map(|error| error.kind()), Some(kind), "{place:?}");
+        }
+        assert!(open("memory:").is_ok());
     }
 }

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 /// A page of one thread's history, newest first.
 #[derive(Clone, Debug, Default)]
 pub struct HistoryQuery {
-    /// At most so many; None for all, 0 for none.
+    /// At most so many, the newest of those asked for; None for all, 0 for none.
     pub limit: Option<usize>,
     /// Only what is older than this one, which must be there (`NotFound`).
     pub before: Option<CheckpointId>,
@@ -108,7 +108,7 @@ pub struct Vacuumed {
 }
 
 fn ends_in_open_escape(pattern: &str) -> bool {
-    pattern.len() - pattern.trim_end_matches('\\').len() & 1 == 1
+    (pattern.len() - pattern.trim_end_matches('\\').len()) % 2 == 1
 }
 
 /// Whether `text` fits a checked pattern; its cost is at most pattern times text, without recursion.

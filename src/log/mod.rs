@@ -1,68 +1,328 @@
-//! skeleton
-#![allow(missing_docs)]
+//! The embedded store: a log of checkpoints in a directory, and an index of it in memory.
+//!
+//! `put`: prepare -> [turn: plan, append] -> sync -> visible. `get`: index -> mapped bytes -> check.
+//! This file is the handle and its public calls; how each step works stands in the file of its name.
+//! The index is derived: at any moment it equals the one that opening the files again would build.
+
+mod append;
+mod commit;
+mod directory;
+mod examine;
+mod group;
+mod ids;
+mod index;
+mod install;
+mod large;
+mod plan;
+mod read;
+mod recovery;
+mod replay;
+mod scan;
+mod segments;
+mod stats;
+mod steps;
+mod tail;
+mod turn;
+mod view;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+
+use self::directory::Directory;
+use self::group::{Group, poisoned};
+use self::ids::IdKey;
+use self::index::Index;
+use self::segments::{Segment, SegmentSet};
+use self::tail::Tail;
+use self::turn::{Turn, Writer};
+use self::view::View;
 use crate::batch::{Batch, Committed};
-use crate::checkpoint::*;
-use crate::checkpointer::*;
-use crate::error::Result;
+use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, StateBytes, check_thread};
+use crate::checkpointer::{Capabilities, Checkpointer, Items, history_range};
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::Held;
 use crate::options::Options;
-use crate::query::*;
-use crate::report::*;
-use std::path::Path;
-/// The embedded store.
+use crate::query::{HistoryQuery, ThreadInfo, ThreadQuery};
+use crate::report::{Compacted, Finding, Recovery, Stats};
+
+/// The embedded store: a directory of checkpoints, durable, fast to read.
+///
+/// Cheap to clone, `Send` and `Sync`; all clones are one handle. Writes wait for the device unless
+/// told otherwise; reads wait for nothing and take no lock. One process at a time has it open.
+///
+/// ```
+/// use taffrail::prelude::*;
+/// # let scratch = tempfile::tempdir().unwrap();
+/// # let dir = scratch.path().join("runs");
+/// let store = Store::open(&dir)?;
+/// let id = store.put("thread-1", &42)?;
+/// assert_eq!(store.load::<i32>("thread-1", &id)?.unwrap().state, 42);
+/// store.close()?;
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 #[derive(Clone)]
-pub struct Store;
+pub struct Store {
+    shared: Arc<Shared>,
+}
+
+/// What all clones of a handle share.
+pub(crate) struct Shared {
+    directory: Directory,
+    options: Options,
+    index: Index,
+    segments: ArcSwap<SegmentSet>,
+    tail: Tail,
+    group: Group,
+    report: Recovery,
+    unreadable: Option<PathBuf>,
+    /// `None` for a read-only handle.
+    turn: Option<Turn>,
+    _lock: Option<Held>,
+}
+
 impl Store {
+    /// Opens the store in `dir`, or makes one there, with default options. See [`Options::open`].
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::options().open(dir)
     }
+
+    /// Options to open a store with.
     pub fn options() -> Options {
         Options::default()
     }
-    pub(crate) fn open_with(_dir: &Path, _options: Options) -> Result<Self> {
-        unimplemented!()
+
+    pub(crate) fn open_with(dir: &Path, options: Options) -> Result<Self> {
+        let directory =
+            Directory { fs: options.fs.clone(), path: dir.to_owned(), dir_mode: options.dir_mode, file_mode: options.file_mode };
+        let opened = recovery::open(&directory, &options)?;
+        let explicit = options.max_history.map(|keep| keep.map_or(0, |keep| keep as u64));
+        let differs = explicit.is_some_and(|keep| keep != opened.manifest.max_history) && opened.writing.is_some();
+        let shared = Shared::new(directory, options, opened)?;
+        let store = Store { shared: Arc::new(shared) };
+        match store.shared.options.max_history {
+            Some(keep) if differs => store.shared.retain_all(keep.map(|keep| keep as u64))?,
+            _ => {}
+        }
+        Ok(store)
     }
+
+    /// Makes everything put so far durable, `Buffered` puts too. Blocks for the device.
     pub fn sync(&self) -> Result<()> {
-        unimplemented!()
+        self.shared.sync()
     }
+
+    /// Makes everything durable and gives the handle up; the store closes with its last clone.
     pub fn close(self) -> Result<()> {
-        unimplemented!()
+        if self.shared.turn.is_some() { self.shared.sync() } else { Ok(()) }
     }
+
+    /// What opening met: torn bytes, damage, files set aside.
     pub fn recovery(&self) -> &Recovery {
-        unimplemented!()
+        &self.shared.report
     }
+
+    /// How large the store is. Looks at every thread and at the directory, reads no state.
     pub fn stats(&self) -> Result<Stats> {
-        unimplemented!()
+        self.shared.stats()
     }
+
+    /// Reads every record and state from the files, with system calls, and lists what is not as it
+    /// should be. Changes nothing; cost: the whole store.
     pub fn verify(&self) -> Result<Vec<Finding>> {
-        unimplemented!()
+        self.shared.verify()
     }
+
+    /// Reclaims dead bytes. Errors: `Unsupported` in this version, which only grows.
     pub fn compact(&self) -> Result<Compacted> {
-        unimplemented!()
+        Err(Error::new(ErrorKind::Unsupported, "this version does not reclaim space yet: what was deleted or trimmed stays in the files"))
     }
 }
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("dir", &self.shared.directory.path)
+            .field("read_only", &self.shared.turn.is_none())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn new(directory: Directory, options: Options, opened: recovery::Opened) -> Result<Shared> {
+        let recovery::Opened { manifest, index, segments, tail, report, unreadable, writing } = opened;
+        let shared = |group, turn, lock| Shared {
+            directory,
+            options,
+            index,
+            segments: ArcSwap::from_pointee(segments),
+            tail,
+            group,
+            report,
+            unreadable,
+            turn,
+            _lock: lock,
+        };
+        Ok(match writing {
+            Some(writing) => {
+                let group = Group::new(Some(writing.active.file.clone()));
+                let turn = Turn::new(Writer { manifest, active: writing.active, next_seq: writing.next_seq });
+                shared(group, Some(turn), Some(writing.lock))
+            }
+            None => shared(Group::new(None), None, None),
+        })
+    }
+
+    /// The turn. Errors: `ReadOnly`, `Poisoned`, `Busy`.
+    fn turn(&self) -> Result<turn::Held<'_>> {
+        let Some(turn) = &self.turn else {
+            return Err(Error::new(ErrorKind::ReadOnly, "the store was opened read-only").with_file(&self.directory.path, None));
+        };
+        let held = turn.take(&self.tail, self.options.busy_timeout)?;
+        if self.tail.is_poisoned() { Err(poisoned()) } else { Ok(held) }
+    }
+
+    fn sync(&self) -> Result<()> {
+        let appended = {
+            let turn = self.turn()?;
+            turn.active.position(turn.active.end)
+        };
+        self.group.sync_to(&self.tail, &self.index, appended)
+    }
+
+    fn add_segment(&self, segment: Arc<Segment>) {
+        let mut segments = SegmentSet::clone(&self.segments.load());
+        segments.insert(segment.number, segment);
+        self.segments.store(Arc::new(segments));
+    }
+
+    /// The thread, if it is there. Errors: `Corrupt` when it is not but may stand in a segment that
+    /// cannot be read: nobody can say then that it never was.
+    fn view(&self, thread: &str) -> Result<Option<Arc<View>>> {
+        check_thread(thread)?;
+        match self.index.get(thread) {
+            Some(view) => Ok(Some(view)),
+            None => self.absent().map(|()| None).map_err(|error: Error| error.with_thread(thread)),
+        }
+    }
+
+    fn absent(&self) -> Result<()> {
+        match &self.unreadable {
+            None => Ok(()),
+            Some(path) => {
+                let message = "not found, but a segment cannot be read and may hold it: see verify";
+                Err(Error::new(ErrorKind::Corrupt, message).with_file(path, None))
+            }
+        }
+    }
+
+    /// The part of a thread's history that a query asks for.
+    fn page(&self, thread: &str, query: &HistoryQuery) -> Result<(Arc<View>, std::ops::Range<usize>)> {
+        let view = self.view(thread)?.unwrap_or_else(|| Arc::new(View::empty(thread.into())));
+        let range = history_range(thread, view.len(), query, |id| view.find(&IdKey::from(id)))?;
+        Ok((view, range))
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let behind = self.tail.appended() > self.tail.synced();
+        if self.turn.is_some() && behind && !self.tail.is_poisoned() {
+            // A courtesy to Buffered puts; `close` is the call that answers whether it worked.
+            let _ = self.sync();
+        }
+    }
+}
+
 impl Checkpointer for Store {
     fn capabilities(&self) -> Capabilities {
-        unimplemented!()
+        Capabilities {
+            list_threads: true,
+            persistent_checkpoint_ids: true,
+            list_with_metadata: true,
+            compare_and_put: true,
+            ..Capabilities::default()
+        }
     }
-    fn commit(&self, _: &Batch<'_>) -> Result<Vec<Committed>> {
-        unimplemented!()
+
+    fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>> {
+        self.shared.commit(batch)
     }
-    fn get_bytes(&self, _: &str) -> Result<Option<Checkpoint<StateBytes>>> {
-        unimplemented!()
+
+    fn get_bytes(&self, thread: &str) -> Result<Option<Checkpoint<StateBytes>>> {
+        let Some(view) = self.shared.view(thread)? else { return Ok(None) };
+        view.head().map(|entry| read::checkpoint(&self.shared.segments.load(), &view, entry)).transpose()
     }
-    fn load_bytes(&self, _: &str, _: &CheckpointId) -> Result<Option<Checkpoint<StateBytes>>> {
-        unimplemented!()
+
+    fn load_bytes(&self, thread: &str, id: &CheckpointId) -> Result<Option<Checkpoint<StateBytes>>> {
+        let Some(view) = self.shared.view(thread)? else { return Ok(None) };
+        match view.find(&IdKey::from(id)).and_then(|at| view.entry(at)) {
+            Some(entry) => read::checkpoint(&self.shared.segments.load(), &view, entry).map(Some),
+            None => self.shared.absent().map(|()| None).map_err(|error| error.with_thread(thread)),
+        }
     }
-    fn history_bytes(&self, _: &str, _: &HistoryQuery) -> Result<Items<Checkpoint<StateBytes>>> {
-        unimplemented!()
+
+    fn history_bytes(&self, thread: &str, query: &HistoryQuery) -> Result<Items<Checkpoint<StateBytes>>> {
+        self.shared.items(thread, query, read::checkpoint)
     }
-    fn list(&self, _: &str, _: &HistoryQuery) -> Result<Items<CheckpointInfo>> {
-        unimplemented!()
+
+    fn list(&self, thread: &str, query: &HistoryQuery) -> Result<Items<CheckpointInfo>> {
+        self.shared.items(thread, query, read::info)
     }
-    fn list_threads(&self, _: &ThreadQuery) -> Result<Items<ThreadInfo>> {
-        unimplemented!()
+
+    fn list_threads(&self, query: &ThreadQuery) -> Result<Items<ThreadInfo>> {
+        query.check()?;
+        let segments = self.shared.segments.load_full();
+        let infos = self.shared.index.list(query).into_iter().filter_map(move |view| thread_info(&segments, &view).transpose());
+        Ok(ending_after_error(infos))
     }
-    fn attachments(&self, _: &str, _: &CheckpointId) -> Result<Vec<Attachment>> {
-        unimplemented!()
+
+    fn attachments(&self, thread: &str, _: &CheckpointId) -> Result<Vec<Attachment>> {
+        check_thread(thread)?;
+        Err(Error::unsupported("attachments"))
     }
+
+    fn retain(&self, thread: Option<&str>, keep: Option<usize>) -> Result<()> {
+        if keep == Some(0) {
+            return Err(Error::invalid("a thread keeps at least 1 checkpoint; use None for all"));
+        }
+        let keep = keep.map(|keep| keep as u64);
+        match thread {
+            Some(thread) => self.shared.retain_thread(thread, keep),
+            None => self.shared.retain_all(keep),
+        }
+    }
+}
+
+impl Shared {
+    /// What a query asks for, each read when the iterator reaches it; of one moment, without a lock.
+    fn items<T: 'static>(
+        &self,
+        thread: &str,
+        query: &HistoryQuery,
+        read: fn(&SegmentSet, &View, &view::Entry) -> Result<T>,
+    ) -> Result<Items<T>> {
+        let (view, range) = self.page(thread, query)?;
+        let segments = self.segments.load_full();
+        let items = range.rev().filter_map(move |at| view.entry(at).map(|entry| read(&segments, &view, entry)));
+        Ok(ending_after_error(items))
+    }
+}
+
+fn thread_info(segments: &SegmentSet, view: &View) -> Result<Option<ThreadInfo>> {
+    let Some(entry) = view.head() else { return Ok(None) };
+    let head = read::info(segments, view, entry)?;
+    let thread = view.thread().to_string();
+    Ok(Some(ThreadInfo { thread, head: head.id, checkpoints: view.len() as u64, bytes: view.state_bytes(), last_saved: head.saved_at }))
+}
+
+/// The items up to the first error, and that error.
+fn ending_after_error<T: 'static>(mut items: impl Iterator<Item = Result<T>> + Send + 'static) -> Items<T> {
+    let mut failed = false;
+    Box::new(std::iter::from_fn(move || {
+        let next = if failed { None } else { items.next() };
+        failed = failed || matches!(next, Some(Err(_)));
+        next
+    }))
 }

@@ -1,1 +1,3 @@
-//! t
+//! For the authors of other backends: what their tests can be made of.
+
+pub mod conformance;

@@ -1,0 +1,137 @@
+//! The manifest: which segments are live, in order, and the settings of the store.
+//!
+//! It is replaced whole, so it is either one generation or the next. Its first 24 bytes stand the
+//! same in every version: magic, version, checksum of all the rest, length of the body. Layout in
+//! DESIGN.md, "Manifest".
+
+use serde::{Deserialize, Serialize};
+
+use super::{Flaw, VERSION, check_around, fixed, u16_at, u32_at, u64_at};
+
+const MAGIC: [u8; 8] = *b"TAFFMAN\0";
+const CHECK_AT: usize = 12;
+const HEAD_BYTES: usize = 24;
+
+/// A live segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Listed {
+    /// Its number, which is its file's name.
+    pub number: u64,
+    /// The salt of its frames' checksums.
+    pub salt: u64,
+    /// The position of its byte 0 (a log segment).
+    pub base: u64,
+    /// The offset where its frames end once it is sealed; 0 while it is active.
+    pub end: u64,
+    /// Where its first frame begins.
+    pub first_frame: u32,
+    /// Whether it replaces older segments.
+    pub compacted: bool,
+}
+
+/// The manifest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    /// The store's random name.
+    pub store: [u8; 16],
+    /// Counts its replacements.
+    pub generation: u64,
+    /// Counts the store's lives between two poisonings.
+    pub epoch: u64,
+    /// No sequence number below this is given from now on.
+    pub seq_floor: u64,
+    /// The number of the next segment.
+    pub next_number: u64,
+    /// How many checkpoints a thread keeps; 0 for all.
+    pub max_history: u64,
+    /// The live segments in the log's order; the last one is active.
+    pub segments: Vec<Listed>,
+    /// The numbers that the last replacement retired.
+    pub retired: Vec<u64>,
+}
+
+impl Manifest {
+    /// Encodes the whole file.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![0; HEAD_BYTES];
+        fixed::append(self, &mut bytes);
+        let body_len = (bytes.len() - HEAD_BYTES) as u64;
+        bytes[0..8].copy_from_slice(&MAGIC);
+        bytes[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[16..24].copy_from_slice(&body_len.to_le_bytes());
+        let check = check_around(&bytes, CHECK_AT);
+        bytes[CHECK_AT..CHECK_AT + 4].copy_from_slice(&check.to_le_bytes());
+        bytes
+    }
+
+    /// Decodes the whole file. Errors: `Torn`, `Corrupt`, `Unknown`.
+    pub fn decode(bytes: &[u8]) -> Result<Manifest, Flaw> {
+        let short = Flaw::Torn("manifest");
+        if bytes.len() < HEAD_BYTES {
+            return Err(short);
+        }
+        if bytes[0..8] != MAGIC {
+            return Err(Flaw::Corrupt("manifest magic"));
+        }
+        let body_len = u64_at(bytes, 16).ok_or(short)?;
+        let body = &bytes[HEAD_BYTES..];
+        if body_len > body.len() as u64 {
+            return Err(short);
+        }
+        if body_len != body.len() as u64 || u32_at(bytes, CHECK_AT).ok_or(short)? != check_around(bytes, CHECK_AT) {
+            return Err(Flaw::Corrupt("manifest checksum"));
+        }
+        if u16_at(bytes, 8).ok_or(short)? != VERSION || bytes[10..12] != [0; 2] {
+            return Err(Flaw::Unknown("manifest version"));
+        }
+        let (manifest, used) = fixed::read::<Manifest>(body)?;
+        if used != body.len() || manifest.segments.is_empty() {
+            return Err(Flaw::Corrupt("manifest body"));
+        }
+        Ok(manifest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let listed = |number, end| Listed { number, salt: number * 3, base: number << 20, end, first_frame: 72, compacted: false };
+        Manifest {
+            store: [1; 16],
+            generation: 4,
+            epoch: 1,
+            seq_floor: 9,
+            next_number: 3,
+            max_history: 50,
+            segments: vec![listed(1, 800), listed(2, 0)],
+            retired: vec![7],
+        }
+    }
+
+    #[test]
+    fn a_manifest_comes_back_and_any_changed_bit_is_noticed() {
+        let bytes = manifest().encode();
+        assert_eq!(Manifest::decode(&bytes), Ok(manifest()));
+        for at in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
+            flipped[at / 8] ^= 1 << (at % 8);
+            assert!(Manifest::decode(&flipped).is_err(), "bit {at}");
+        }
+        for cut in 0..bytes.len() {
+            assert!(matches!(Manifest::decode(&bytes[..cut]), Err(Flaw::Torn(_))), "{cut}");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert_eq!(Manifest::decode(&longer), Err(Flaw::Corrupt("manifest checksum")));
+    }
+
+    #[test]
+    fn a_newer_version_is_told_from_damage() {
+        let mut bytes = manifest().encode();
+        bytes[8] = 9;
+        let check = check_around(&bytes, CHECK_AT);
+        bytes[CHECK_AT..CHECK_AT + 4].copy_from_slice(&check.to_le_bytes());
+        assert_eq!(Manifest::decode(&bytes), Err(Flaw::Unknown("manifest version")));
+    }
+}

@@ -1,0 +1,89 @@
+//! File names: every one is built and read here, and none is made from a thread id.
+
+/// The manifest.
+pub(crate) const MANIFEST: &str = "MANIFEST";
+/// The next manifest while it is written.
+pub(crate) const MANIFEST_NEW: &str = "MANIFEST.new";
+/// The shared page.
+pub(crate) const TAIL: &str = "tail";
+/// Where files go that recovery could not believe.
+pub(crate) const QUARANTINE: &str = "quarantine";
+/// The lock files that processes sharing the directory use.
+const LOCKS: [&str; 4] = ["open.lock", "write.lock", "sync.lock", "compact.lock"];
+
+/// What a file name of ours means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Name {
+    /// The manifest.
+    Manifest,
+    /// A manifest that was not installed.
+    ManifestNew,
+    /// A segment.
+    Segment(u64),
+    /// A segment that held frames before it was listed: real only if the manifest lists it.
+    SegmentNew(u64),
+    /// A sealed segment's index.
+    Hint(u64),
+    /// The shared page.
+    Tail,
+    /// A lock file.
+    Lock,
+    /// The quarantine folder.
+    Quarantine,
+}
+
+impl Name {
+    /// Reads a file name; `None` if it is not of our naming.
+    pub fn parse(name: &str) -> Option<Name> {
+        match name {
+            MANIFEST => return Some(Name::Manifest),
+            MANIFEST_NEW => return Some(Name::ManifestNew),
+            TAIL => return Some(Name::Tail),
+            QUARANTINE => return Some(Name::Quarantine),
+            _ if LOCKS.contains(&name) => return Some(Name::Lock),
+            _ => {}
+        }
+        let (digits, kind) = name.split_once('.')?;
+        let lower_hex = digits.len() == 16 && digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let number = lower_hex.then(|| u64::from_str_radix(digits, 16).ok()).flatten()?;
+        match kind {
+            "seg" => Some(Name::Segment(number)),
+            "seg.new" => Some(Name::SegmentNew(number)),
+            "hint" => Some(Name::Hint(number)),
+            _ => None,
+        }
+    }
+}
+
+/// The file name of a segment.
+pub(crate) fn segment(number: u64) -> String {
+    format!("{number:016x}.seg")
+}
+
+/// The file name of a segment that holds frames and is not listed yet.
+pub(crate) fn segment_new(number: u64) -> String {
+    format!("{number:016x}.seg.new")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_as_they_are_built() {
+        assert_eq!(Name::parse(&segment(0x1f)), Some(Name::Segment(0x1f)));
+        assert_eq!(Name::parse(&segment_new(u64::MAX)), Some(Name::SegmentNew(u64::MAX)));
+        for other in [
+            "",
+            "notes.txt",
+            "1.seg",
+            "000000000000001F.seg",
+            "0000000000000001",
+            "0000000000000001.seg.old",
+            "manifest",
+            "+000000000000001.seg",
+        ] {
+            assert_eq!(Name::parse(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! The record: what a frame says happened.
+//!
+//! `kind (1) | fixed part | texts`: the fixed part holds every number and length, the texts follow
+//! raw in the order of their lengths, and the record ends exactly there. An unknown kind is a newer
+//! format, never skipped. Layouts in DESIGN.md, "Records".
+
+use serde::{Deserialize, Serialize};
+
+use super::{Flaw, fixed};
+
+/// The longest record: texts of greatest length and some room for fixed parts.
+pub(crate) const BYTES_MAX: usize = 4096 + 255 + 255 + 64 + 64 * 1024 + 256;
+
+const KIND_PUT: u8 = 1;
+const KIND_DELETE_THREAD: u8 = 2;
+const KIND_DELETE_CHECKPOINT: u8 = 3;
+const KIND_TRIM: u8 = 4;
+const KIND_KEEP: u8 = 6;
+
+/// The state stands in the payload as it was put; other codings are for differences and packing.
+const CODING_WHOLE: u8 = 0;
+
+/// A checkpoint id as records keep it: a UUID in its usual form in 16 bytes, else its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Id<'a> {
+    /// A UUID.
+    Uuid([u8; 16]),
+    /// Any other text, 1 to 255 bytes.
+    Text(&'a str),
+}
+
+/// A checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Put<'a> {
+    /// The thread.
+    pub thread: &'a str,
+    /// Its name in the thread.
+    pub id: Id<'a>,
+    /// Where it stands in the thread's order: its own number, or that of the one it replaces.
+    pub place: u64,
+    /// The lowest place the thread keeps from now on.
+    pub floor: u64,
+    /// The clock, in nanoseconds from 1970.
+    pub saved_at: i64,
+    /// What it followed.
+    pub parent: Option<Id<'a>>,
+    /// What its bytes are.
+    pub tag: &'a str,
+    /// A JSON object; empty for `{}`.
+    pub metadata: &'a str,
+    /// The state's size.
+    pub state_len: u32,
+}
+
+/// What a record says happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Record<'a> {
+    /// A checkpoint was put.
+    Put(Put<'a>),
+    /// A thread was deleted, with all it had.
+    DeleteThread {
+        /// The thread.
+        thread: &'a str,
+    },
+    /// The checkpoint at a place was deleted.
+    DeleteCheckpoint {
+        /// The thread.
+        thread: &'a str,
+        /// Its place.
+        place: u64,
+    },
+    /// A thread keeps nothing below a place.
+    Trim {
+        /// The thread.
+        thread: &'a str,
+        /// The place.
+        floor: u64,
+    },
+    /// A thread has a limit of its own.
+    Keep {
+        /// The thread.
+        thread: &'a str,
+        /// How many checkpoints it keeps; `None` for all.
+        keep: Option<u64>,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct PutFixed {
+    place: u64,
+    floor: u64,
+    saved_at: i64,
+    state_len: u32,
+    metadata_len: u32,
+    thread_len: u16,
+    /// 0 for a UUID in 16 bytes.
+    id_len: u8,
+    parent: u8,
+    /// 0 for a UUID in 16 bytes; read only if `parent` is 1.
+    parent_len: u8,
+    tag_len: u8,
+    coding: u8,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PlaceFixed {
+    place: u64,
+    thread_len: u16,
+}
+
+#[derive(Serialize, Deserialize)]
+struct KeepFixed {
+    /// 0 for all.
+    keep: u64,
+    thread_len: u16,
+}
+
+impl Record<'_> {
+    /// The thread it is about.
+    pub fn thread(&self) -> &str {
+        match self {
+            Record::Put(put) => put.thread,
+            Record::DeleteThread { thread }
+            | Record::DeleteCheckpoint { thread, .. }
+            | Record::Trim { thread, .. }
+            | Record::Keep { thread, .. } => thread,
+        }
+    }
+
+    /// Appends the record's bytes. Lengths were checked at the door.
+    pub fn encode(&self, bytes: &mut Vec<u8>) {
+        match self {
+            Record::Put(put) => put.encode(bytes),
+            Record::DeleteThread { thread } => {
+                bytes.push(KIND_DELETE_THREAD);
+                fixed::append(&(thread.len() as u16), bytes);
+            }
+            Record::DeleteCheckpoint { thread, place } => {
+                bytes.push(KIND_DELETE_CHECKPOINT);
+                fixed::append(&PlaceFixed { place: *place, thread_len: thread.len() as u16 }, bytes);
+            }
+            Record::Trim { thread, floor } => {
+                bytes.push(KIND_TRIM);
+                fixed::append(&PlaceFixed { place: *floor, thread_len: thread.len() as u16 }, bytes);
+            }
+            Record::Keep { thread, keep } => {
+                bytes.push(KIND_KEEP);
+                fixed::append(&KeepFixed { keep: keep.unwrap_or(0), thread_len: thread.len() as u16 }, bytes);
+            }
+        }
+        bytes.extend_from_slice(self.thread().as_bytes());
+        if let Record::Put(put) = self {
+            put.encode_texts(bytes);
+        }
+    }
+}
+
+impl<'a> Record<'a> {
+    /// Decodes a record that takes up all of `bytes`. Errors: `Corrupt`, `Unknown`.
+    pub fn decode(bytes: &'a [u8]) -> Result<Record<'a>, Flaw> {
+        let (&kind, rest) = bytes.split_first().ok_or(Flaw::Corrupt("empty record"))?;
+        match kind {
+            KIND_PUT => Put::decode(rest).map(Record::Put),
+            KIND_DELETE_THREAD => {
+                let (thread_len, used) = fixed::read::<u16>(rest)?;
+                Ok(Record::DeleteThread { thread: only_thread(&rest[used..], thread_len)? })
+            }
+            KIND_DELETE_CHECKPOINT => {
+                let (part, used) = fixed::read::<PlaceFixed>(rest)?;
+                Ok(Record::DeleteCheckpoint { thread: only_thread(&rest[used..], part.thread_len)?, place: part.place })
+            }
+            KIND_TRIM => {
+                let (part, used) = fixed::read::<PlaceFixed>(rest)?;
+                Ok(Record::Trim { thread: only_thread(&rest[used..], part.thread_len)?, floor: part.place })
+            }
+            KIND_KEEP => {
+                let (part, used) = fixed::read::<KeepFixed>(rest)?;
+                Ok(Record::Keep { thread: only_thread(&rest[used..], part.thread_len)?, keep: (part.keep != 0).then_some(part.keep) })
+            }
+            _ => Err(Flaw::Unknown("record kind")),
+        }
+    }
+}
+
+impl<'a> Put<'a> {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.push(KIND_PUT);
+        let part = PutFixed {
+            place: self.place,
+            floor: self.floor,
+            saved_at: self.saved_at,
+            state_len: self.state_len,
+            metadata_len: self.metadata.len() as u32,
+            thread_len: self.thread.len() as u16,
+            id_len: self.id.text_len(),
+            parent: u8::from(self.parent.is_some()),
+            parent_len: self.parent.map_or(0, |parent| parent.text_len()),
+            tag_len: self.tag.len() as u8,
+            coding: CODING_WHOLE,
+        };
+        fixed::append(&part, bytes);
+    }
+
+    fn encode_texts(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(self.id.as_bytes());
+        bytes.extend_from_slice(self.parent.as_ref().map_or(&[], |parent| parent.as_bytes()));
+        bytes.extend_from_slice(self.tag.as_bytes());
+        bytes.extend_from_slice(self.metadata.as_bytes());
+    }
+
+    fn decode(bytes: &'a [u8]) -> Result<Put<'a>, Flaw> {
+        let (part, used) = fixed::read::<PutFixed>(bytes)?;
+        if part.coding != CODING_WHOLE {
+            return Err(Flaw::Unknown("state coding"));
+        }
+        let mut texts = Texts(&bytes[used..]);
+        let thread = texts.thread(part.thread_len)?;
+        let id = texts.id(part.id_len)?;
+        let parent = match (part.parent, part.parent_len) {
+            (0, 0) => None,
+            (1, length) => Some(texts.id(length)?),
+            _ => return Err(Flaw::Corrupt("parent")),
+        };
+        let tag = texts.take(usize::from(part.tag_len))?;
+        let metadata = texts.take(part.metadata_len as usize)?;
+        texts.end()?;
+        if tag.is_empty() || part.place == 0 || part.floor > part.place {
+            return Err(Flaw::Corrupt("put"));
+        }
+        Ok(Put {
+            thread,
+            id,
+            place: part.place,
+            floor: part.floor,
+            saved_at: part.saved_at,
+            parent,
+            tag,
+            metadata,
+            state_len: part.state_len,
+        })
+    }
+}
+
+impl Id<'_> {
+    fn text_len(&self) -> u8 {
+        match self {
+            Id::Uuid(_) => 0,
+            Id::Text(text) => text.len() as u8,
+        }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Id::Uuid(bytes) => bytes,
+            Id::Text(text) => text.as_bytes(),
+        }
+    }
+}
+
+/// The texts behind a fixed part, taken one after the other.
+struct Texts<'a>(&'a [u8]);
+
+impl<'a> Texts<'a> {
+    fn bytes(&mut self, length: usize) -> Result<&'a [u8], Flaw> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(Flaw::Corrupt("record lengths"))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a str, Flaw> {
+        std::str::from_utf8(self.bytes(length)?).map_err(|_| Flaw::Corrupt("record text"))
+    }
+
+    fn thread(&mut self, length: u16) -> Result<&'a str, Flaw> {
+        if length == 0 { Err(Flaw::Corrupt("empty thread id")) } else { self.take(usize::from(length)) }
+    }
+
+    fn id(&mut self, length: u8) -> Result<Id<'a>, Flaw> {
+        match length {
+            0 => Ok(Id::Uuid(self.bytes(16)?.try_into().map_err(|_| Flaw::Corrupt("record lengths"))?)),
+            _ => self.take(usize::from(length)).map(Id::Text),
+        }
+    }
+
+    fn end(self) -> Result<(), Flaw> {
+        if self.0.is_empty() { Ok(()) } else { Err(Flaw::Corrupt("record lengths")) }
+    }
+}
+
+fn only_thread(bytes: &[u8], length: u16) -> Result<&str, Flaw> {
+    let mut texts = Texts(bytes);
+    let thread = texts.thread(length)?;
+    texts.end()?;
+    Ok(thread)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn any_record(thread: &str, id: [u8; 16], text: &str, number: u64, metadata: &str, bytes: &mut Vec<Vec<u8>>) {
+        let mut add = |record: Record<'_>| {
+            let mut encoded = Vec::new();
+            record.encode(&mut encoded);
+            assert_eq!(Record::decode(&encoded).as_ref(), Ok(&record));
+            bytes.push(encoded);
+        };
+        for parent in [None, Some(Id::Uuid(id)), Some(Id::Text(text))] {
+            for id in [Id::Uuid(id), Id::Text(text)] {
+                let put = Put { thread, id, place: number, floor: 1, saved_at: -5, parent, tag: "json", metadata, state_len: 9 };
+                add(Record::Put(put));
+            }
+        }
+        add(Record::DeleteThread { thread });
+        add(Record::DeleteCheckpoint { thread, place: number });
+        add(Record::Trim { thread, floor: number });
+        add(Record::Keep { thread, keep: Some(number) });
+        add(Record::Keep { thread, keep: None });
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_encoded_is_decoded(thread in ".{1,40}", id: [u8; 16], text in ".{1,40}", number in 1u64.., metadata in ".{0,40}") {
+            any_record(&thread, id, &text, number, &metadata, &mut Vec::new());
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_come_back_the_same(at: prop::sample::Index, which: prop::sample::Index, byte: u8, cut: prop::sample::Index) {
+            let mut all = Vec::new();
+            any_record("thread", [7; 16], "id", 3, "{\"a\":1}", &mut all);
+            let mut bytes = all.swap_remove(which.index(all.len()));
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            bytes.truncate(cut.index(bytes.len()) + 1);
+            if let Ok(record) = Record::decode(&bytes) {
+                let mut again = Vec::new();
+                record.encode(&mut again);
+                prop_assert_eq!(again, bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_kind_or_coding_is_a_newer_format() {
+        assert_eq!(Record::decode(&[99, 0, 0]), Err(Flaw::Unknown("record kind")));
+        let mut all = Vec::new();
+        any_record("t", [7; 16], "id", 3, "", &mut all);
+        all[0][1 + 38] = 1;
+        assert_eq!(Record::decode(&all[0]), Err(Flaw::Unknown("state coding")));
+        assert_eq!(Record::decode(&[]), Err(Flaw::Corrupt("empty record")));
+    }
+}

@@ -1,0 +1,99 @@
+//! What the log asks of the operating system: a few operations behind small traits.
+//!
+//! This is the only folder that calls `std::fs`, maps memory or locks, and it knows nothing of the
+//! format. Tests put a recording or failing layer in its place. Every operation retries an
+//! interrupted call and finishes a short one itself, so a caller sees done or failed.
+
+pub(crate) mod lock;
+mod map;
+pub(crate) mod os;
+pub(crate) mod page;
+
+use std::any::Any;
+use std::ffi::OsString;
+use std::fmt::Debug;
+use std::io::{self, IoSlice};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::checkpoint::Region;
+use page::SharedPage;
+
+/// Something held until it is dropped.
+pub(crate) type Held = Box<dyn Any + Send + Sync>;
+
+/// A directory's operations, and the two other things that come from outside: time and chance.
+pub(crate) trait Fs: Send + Sync + Debug {
+    /// Makes one directory. Its parent must be synced for it to last.
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
+    /// Makes the names in a directory last.
+    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// The names in a directory, in no order.
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
+    /// Whether the path is a directory; `None` if nothing is there.
+    fn is_dir(&self, path: &Path) -> io::Result<Option<bool>>;
+    /// Makes a file that must not be there, for reading and writing.
+    fn create(&self, path: &Path, mode: u32) -> io::Result<Arc<dyn File>>;
+    /// Opens a file that is there; for writing too if asked.
+    fn open(&self, path: &Path, write: bool) -> io::Result<Arc<dyn File>>;
+    /// Renames a file, replacing what is there.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Takes the exclusive lock on a directory itself, which nobody can unlink; `None` if another has it.
+    fn lock_dir(&self, path: &Path) -> io::Result<Option<Held>>;
+    /// Maps the shared page kept in a file of `page::BYTES` bytes.
+    fn map_page(&self, path: &Path) -> io::Result<SharedPage>;
+    /// The clock; it labels and never orders.
+    fn now(&self) -> SystemTime;
+    /// Random bytes for names and salts.
+    fn random(&self) -> [u8; 16];
+}
+
+/// An open file.
+pub(crate) trait File: Send + Sync + Debug {
+    /// Its length.
+    fn len(&self) -> io::Result<u64>;
+    /// Reads up to the buffer's length; less only at the end of the file.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Writes all the parts, one after the other, from `offset` on.
+    fn write_at(&self, parts: &[&[u8]], offset: u64) -> io::Result<()>;
+    /// Makes what was written last, with the length and blocks needed to read it.
+    fn sync(&self) -> io::Result<()>;
+    /// Maps the first `length` bytes for reading; the file may still be shorter.
+    fn map(&self, length: u64) -> io::Result<Arc<dyn Region>>;
+}
+
+/// At most so many slices go to the system in one call.
+const SLICES_MAX: usize = 64;
+
+/// What is left of `parts` after `done` bytes, as slices for one call.
+fn remaining<'a>(parts: &[&'a [u8]], done: u64) -> Vec<IoSlice<'a>> {
+    let mut skip = done;
+    let mut left = Vec::with_capacity(parts.len().min(SLICES_MAX));
+    for part in parts {
+        let length = part.len() as u64;
+        if skip >= length {
+            skip -= length;
+        } else if left.len() < SLICES_MAX {
+            left.push(IoSlice::new(&part[skip as usize..]));
+            skip = 0;
+        }
+    }
+    left
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_after_a_short_write() {
+        let parts: [&[u8]; 4] = [b"abc", b"", b"de", b"f"];
+        let text = |done| remaining(&parts, done).iter().flat_map(|slice| slice.to_vec()).collect::<Vec<u8>>();
+        for done in 0..=6 {
+            assert_eq!(text(done), &b"abcdef"[done as usize..]);
+        }
+    }
+}

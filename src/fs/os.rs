@@ -1,0 +1,125 @@
+//! The real operating system behind the seam.
+
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::map::Map;
+use super::page::SharedPage;
+use super::{File, Fs, Held, lock};
+use crate::checkpoint::Region;
+
+/// The operating system.
+#[derive(Debug)]
+pub(crate) struct Os;
+
+impl Fs for Os {
+    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        DirBuilder::new().mode(mode).create(path)
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        fs::File::open(path)?.sync_all()
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
+    }
+
+    fn is_dir(&self, path: &Path) -> io::Result<Option<bool>> {
+        match fs::metadata(path) {
+            Ok(metadata) => Ok(Some(metadata.is_dir())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn create(&self, path: &Path, mode: u32) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)?))
+    }
+
+    fn open(&self, path: &Path, write: bool) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(OpenOptions::new().read(true).write(write).open(path)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn lock_dir(&self, path: &Path) -> io::Result<Option<Held>> {
+        let dir = fs::File::open(path)?;
+        Ok(lock::try_exclusive(&dir)?.then(|| Box::new(dir) as Held))
+    }
+
+    fn map_page(&self, path: &Path) -> io::Result<SharedPage> {
+        SharedPage::map(&OpenOptions::new().read(true).write(true).open(path)?)
+    }
+
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn random(&self) -> [u8; 16] {
+        uuid::Uuid::new_v4().into_bytes()
+    }
+}
+
+impl File for fs::File {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut done = 0;
+        while done < buffer.len() {
+            match FileExt::read_at(self, &mut buffer[done..], offset + done as u64) {
+                Ok(0) => break,
+                Ok(read) => done += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    #[cfg(target_os = "linux")]
+    fn write_at(&self, parts: &[&[u8]], offset: u64) -> io::Result<()> {
+        let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let mut done = 0;
+        while done < length {
+            match rustix::io::pwritev(self, &super::remaining(parts, done), offset + done) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => done += written as u64,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn write_at(&self, parts: &[&[u8]], mut offset: u64) -> io::Result<()> {
+        for part in parts {
+            self.write_all_at(part, offset)?;
+            offset += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // Not retried: after a failed sync the kernel may hold the pages for clean.
+        self.sync_data()
+    }
+
+    fn map(&self, length: u64) -> io::Result<Arc<dyn Region>> {
+        Ok(Arc::new(Map::new(self, length)?))
+    }
+}

@@ -1,0 +1,188 @@
+//! Appending a plan's frames at the end of the log; done by who holds the turn.
+//!
+//! One write per batch, behind it the zeros that the next ones will fall into: a durable put then
+//! changes no file size and costs one flush. Room past the end is kept for deletes, so that a full
+//! disk can be emptied.
+
+use super::Shared;
+use super::group::poisoned;
+use super::install::install;
+use super::plan::{Plan, Planned, Terms};
+use super::recovery;
+use super::turn::{Active, Writer};
+use crate::error::{Error, ErrorKind, Result, is_disk_full};
+use crate::format::frame::{HEAD_BYTES, Head, payload_start};
+use crate::format::manifest::Manifest;
+use crate::format::names;
+
+/// Zeros are written in steps of at most so much.
+const FILL_BYTES_MAX: u64 = 1024 * 1024;
+/// And of at least so much.
+const FILL_BYTES_MIN: u64 = 64 * 1024;
+/// A batch of this length or more extends the file instead: zeroing first would cost more.
+const FILL_WORTH_BELOW: u64 = 256 * 1024;
+/// So much written room is left behind every put, for the deletes that empty a full disk.
+const LEDGE_BYTES: u64 = 16 * 1024;
+/// The end of a segment that serves deletes and trims only.
+const RESERVE_BYTES: u64 = 256 * 1024;
+
+static ZEROS: [u8; FILL_BYTES_MAX as usize] = [0; FILL_BYTES_MAX as usize];
+
+impl Writer {
+    /// On what terms a plan is made now.
+    pub fn terms(&self) -> Terms {
+        Terms {
+            segment: u64::from(self.active.segment.number),
+            start: self.active.end,
+            next_seq: self.next_seq,
+            max_history: self.manifest.max_history,
+        }
+    }
+
+    /// Whether a batch fits behind the end.
+    pub fn has_room(&self, length: u64, marks_only: bool) -> bool {
+        let reserve = if marks_only { 0 } else { RESERVE_BYTES.min(self.active.capacity / 8) };
+        self.active.end + length + reserve <= self.active.capacity
+    }
+
+    /// Writes the plan's frames; answers the positions where they begin and end.
+    ///
+    /// Errors: `DiskFull`, with the end where it was; any other failure poisons.
+    pub fn append(&mut self, shared: &Shared, plan: &Plan<'_>) -> Result<(u64, u64)> {
+        let active = &mut self.active;
+        let start = active.position(active.end);
+        let (heads, last_check) =
+            encode_heads(&plan.frames, active.segment.salt, start, self.next_seq, shared.tail.synced(), active.prev_check);
+        let mut parts = parts(&heads, &plan.frames);
+        let after = active.end + plan.length;
+        let zeros = zeros_behind(after, plan.length, active.filled, active.capacity, plan.marks_only());
+        parts.push(&ZEROS[..zeros as usize]);
+        // CRASH: killed or cut here, a part of the batch may stand behind the end: recovery drops it
+        // (step 6), and a next writer writes over it.
+        let written = match active.file.write_at(&parts, active.end) {
+            Err(error) if zeros > 0 && plan.marks_only() && is_disk_full(&error) => {
+                parts.pop();
+                active.file.write_at(&parts, active.end).map(|()| 0)
+            }
+            written => written.map(|()| zeros),
+        };
+        // A number is burned even if the write failed: what was written may be found by a recovery.
+        self.next_seq += plan.frames.len() as u64;
+        let zeros = written.map_err(|error| {
+            let error = Error::os("append", &active.segment.path, error);
+            if error.kind() == ErrorKind::DiskFull {
+                return error;
+            }
+            shared.tail.poison();
+            poisoned().with_source(error)
+        })?;
+        active.end = after;
+        active.filled = active.filled.max(after + zeros);
+        active.prev_check = last_check;
+        let end = active.position(after);
+        shared.tail.raise_appended(end);
+        Ok((start, end))
+    }
+
+    /// Seals the active segment, wholly synced, and goes on in a new one.
+    ///
+    /// Errors: `DiskFull` and what else the new files meet, with everything as it was; `Poisoned`.
+    pub fn rotate(&mut self, shared: &Shared) -> Result<()> {
+        let mut manifest = self.sealed(shared)?;
+        let base = self.active.position(self.active.end);
+        let name = names::segment(manifest.next_number);
+        let next = recovery::fresh_segment(&shared.directory, &shared.options, &mut manifest, base, &mut Vec::new(), None);
+        // CRASH: an empty segment that no manifest lists is removed by the next opener (step 7).
+        let installed = next.and_then(|next| install(&shared.directory, &shared.tail, &mut manifest).map(|()| next));
+        let next = installed.inspect_err(|_| {
+            // What failed is told; the empty file is no harm and goes with the next opening.
+            let _ = shared.directory.remove(&name);
+        })?;
+        self.begin(shared, manifest, next);
+        Ok(())
+    }
+
+    /// The manifest in which the active segment, wholly synced, is sealed; not installed here.
+    pub fn sealed(&self, shared: &Shared) -> Result<Manifest> {
+        shared.group.sync_to(&shared.tail, &shared.index, shared.tail.appended())?;
+        let mut manifest = self.manifest.clone();
+        manifest.seq_floor = self.next_seq;
+        manifest.retired.clear();
+        if let Some(last) = manifest.segments.last_mut() {
+            last.end = self.active.end;
+        }
+        Ok(manifest)
+    }
+
+    /// Goes on in another active segment, which an installed manifest lists.
+    pub fn begin(&mut self, shared: &Shared, manifest: Manifest, active: Active) {
+        let end = active.position(active.end);
+        shared.add_segment(active.segment.clone());
+        shared.group.set_file(active.file.clone());
+        shared.tail.raise_appended(end);
+        // All before it was synced, and so is its header.
+        shared.tail.raise_synced(end);
+        shared.tail.raise_visible(end);
+        self.manifest = manifest;
+        self.active = active;
+    }
+}
+
+/// All heads and records, each padded, in one piece; and the last head's checksum.
+pub(super) fn encode_heads(
+    frames: &[Planned<'_>],
+    salt: u64,
+    start: u64,
+    next_seq: u64,
+    synced_end: u64,
+    mut prev_check: u32,
+) -> (Vec<u8>, u32) {
+    let mut bytes = Vec::with_capacity(frames.iter().map(|frame| payload_start(frame.record.len())).sum());
+    let mut position = start;
+    for (number, frame) in frames.iter().enumerate() {
+        let head = Head {
+            more: number + 1 < frames.len(),
+            record_len: frame.record.len() as u32,
+            payload_len: frame.payload.len() as u32,
+            seq: next_seq + number as u64,
+            synced_end,
+            prev_check,
+            payload_check: frame.payload_check,
+        };
+        let (encoded, check) = head.encode(crate::format::frame::Place { salt, position }, &frame.record);
+        bytes.extend_from_slice(&encoded);
+        bytes.extend_from_slice(&frame.record);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        prev_check = check;
+        position += head.frame_len();
+    }
+    (bytes, prev_check)
+}
+
+/// The slices of all frames in order: head and record, payload, padding.
+fn parts<'a>(heads: &'a [u8], frames: &[Planned<'a>]) -> Vec<&'a [u8]> {
+    let mut parts = Vec::with_capacity(frames.len() * 3 + 1);
+    let mut rest = heads;
+    for frame in frames {
+        let (head, others) = rest.split_at(payload_start(frame.record.len()).max(HEAD_BYTES));
+        rest = others;
+        let padding = frame.payload.len().next_multiple_of(8) - frame.payload.len();
+        parts.extend_from_slice(&[head, frame.payload, &ZEROS[..padding]]);
+    }
+    parts
+}
+
+/// How many zeros to write behind a batch that ends at `after`.
+fn zeros_behind(after: u64, length: u64, filled: u64, capacity: u64, marks_only: bool) -> u64 {
+    let wanted = if marks_only { after } else { after + LEDGE_BYTES };
+    if wanted <= filled {
+        return 0;
+    }
+    let upto = if length < FILL_WORTH_BELOW {
+        let step = after.next_power_of_two().clamp(FILL_BYTES_MIN, FILL_BYTES_MAX);
+        (after + LEDGE_BYTES).next_multiple_of(step)
+    } else {
+        after + LEDGE_BYTES
+    };
+    upto.min(capacity).saturating_sub(after).min(FILL_BYTES_MAX)
+}

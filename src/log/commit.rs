@@ -1,0 +1,115 @@
+//! Carrying out a batch: plan and append in the turn, then make it as durable as asked.
+
+use super::Shared;
+use super::plan::{Plan, Prepared};
+use super::turn::Held;
+use crate::batch::{Batch, Committed, Durability, Operation};
+use crate::checkpoint::check_thread;
+use crate::error::Result;
+use crate::query::ThreadQuery;
+
+/// How many threads are trimmed in one turn when the store's limit is lowered.
+const TRIMS_PER_TURN: usize = 256;
+
+impl Shared {
+    /// Carries out a batch. Blocks until it is durable as asked, and visible.
+    pub(super) fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>> {
+        batch.check(self.options.state_bytes_max)?;
+        if batch.operations().is_empty() {
+            return Ok(Vec::new());
+        }
+        let prepared = Prepared::new(batch, &*self.directory.fs)?;
+        let durability = self.durability(batch);
+        if length_at_least(&prepared) > self.options.segment_bytes / 4 {
+            return self.commit_large(&prepared);
+        }
+        self.write(durability, |plan| plan.batch(&prepared))
+    }
+
+    /// The strongest durability that a put of the batch asks for; that of the handle without any.
+    fn durability(&self, batch: &Batch<'_>) -> Durability {
+        let mut asked = batch.operations().iter().map(|operation| match operation {
+            Operation::Put { options, .. } => options.durability.unwrap_or(self.options.durability),
+            _ => self.options.durability,
+        });
+        if asked.any(|durability| durability == Durability::Sync) { Durability::Sync } else { Durability::Buffered }
+    }
+
+    /// Plans and appends in one turn. The plan is made again if a new segment has to be begun.
+    pub(super) fn write<'a>(&'a self, durability: Durability, make: impl Fn(&mut Plan<'a>) -> Result<()>) -> Result<Vec<Committed>> {
+        let mut turn = self.turn()?;
+        let planned = |turn: &Held<'_>| {
+            let mut plan = Plan::new(&self.index, self.segments.load_full(), turn.terms());
+            make(&mut plan).map(|()| plan)
+        };
+        let mut plan = planned(&turn);
+        if plan.as_ref().is_ok_and(|plan| !turn.has_room(plan.length, plan.marks_only())) {
+            turn.rotate(self)?;
+            plan = planned(&turn);
+        }
+        let plan = match plan {
+            Ok(plan) if !plan.frames.is_empty() => plan,
+            // Nothing to write. The answer may rest on a step that is not yet synced, and must not
+            // be given before that step is kept.
+            answer => {
+                let rests_on = turn.active.position(turn.active.end);
+                drop(turn);
+                if self.index.has_overlay() {
+                    self.group.sync_to(&self.tail, &self.index, rests_on)?;
+                }
+                return answer.map(|plan| plan.results);
+            }
+        };
+        let (start, end) = turn.append(self, &plan)?;
+        if durability == Durability::Buffered && self.tail.visible() == start {
+            // Nothing before it waits for a sync, so it may be seen as soon as it is written.
+            self.tail.raise_visible(end);
+            self.index.publish(start);
+            self.index.show_at_once(&plan.changes);
+            return Ok(plan.results);
+        }
+        self.index.append(end, plan.changes);
+        drop(turn);
+        self.group.sync_to(&self.tail, &self.index, end)?;
+        Ok(plan.results)
+    }
+
+    /// Gives one thread a limit of its own.
+    pub(super) fn retain_thread(&self, thread: &str, keep: Option<u64>) -> Result<()> {
+        check_thread(thread)?;
+        self.write(Durability::Sync, |plan| plan.keep(thread, keep)).map(|_| ())
+    }
+
+    /// Changes the store's limit, and trims every thread that is longer.
+    ///
+    /// CRASH: the trims come first, then the manifest; killed in between, some threads are shorter
+    /// and the old limit stands: asking again finishes it.
+    pub(super) fn retain_all(&self, keep: Option<u64>) -> Result<()> {
+        let mut after = String::new();
+        loop {
+            let query = ThreadQuery { after: Some(after), limit: Some(TRIMS_PER_TURN), ..ThreadQuery::default() };
+            let views = self.index.list(&query);
+            let Some(last) = views.last() else { break };
+            after = last.thread().to_string();
+            let longer =
+                |view: &&std::sync::Arc<super::view::View>| keep.is_some_and(|keep| view.keep().is_none() && view.len() as u64 > keep);
+            let long: Vec<_> = views.iter().filter(longer).collect();
+            if !long.is_empty() {
+                self.write(Durability::Sync, |plan| long.iter().try_for_each(|view| plan.trim(view.thread(), keep)))?;
+            }
+        }
+        let mut turn = self.turn()?;
+        let mut manifest = turn.manifest.clone();
+        manifest.max_history = keep.unwrap_or(0);
+        manifest.seq_floor = turn.next_seq;
+        super::install::install(&self.directory, &self.tail, &mut manifest)?;
+        turn.manifest = manifest;
+        Ok(())
+    }
+}
+
+/// The least that a batch takes up in the log.
+fn length_at_least(prepared: &Prepared<'_>) -> u64 {
+    let bytes = |operation: &Operation<'_>| if let Operation::Put { state, .. } = operation { state.len() as u64 + 128 } else { 128 };
+    prepared.operations.iter().map(bytes).sum()
+}

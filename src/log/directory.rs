@@ -1,0 +1,220 @@
+//! The store's directory: what lies in it, and putting files there so that they last.
+//!
+//! Order of every change: write, sync the file, rename, sync the directory. This file knows names
+//! and order; what the files mean is known to its callers.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::Flaw;
+use crate::format::manifest::Manifest;
+use crate::format::names::{self, Name};
+use crate::format::segment::Header;
+use crate::fs::{File, Fs, Held};
+
+/// How long the first pause between two tries for a lock is; it doubles up to 32 times that.
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// The store's directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Directory {
+    pub fs: Arc<dyn Fs>,
+    pub path: PathBuf,
+    pub dir_mode: u32,
+    pub file_mode: u32,
+}
+
+/// What lies in a directory, by what its name means.
+#[derive(Debug, Default)]
+pub(crate) struct Contents {
+    pub manifest: bool,
+    pub manifest_new: bool,
+    pub tail: bool,
+    pub quarantine: bool,
+    pub segments: Vec<u64>,
+    pub segments_new: Vec<u64>,
+    pub hints: Vec<u64>,
+    /// A name that is not ours.
+    pub foreign: Option<PathBuf>,
+}
+
+impl Directory {
+    /// The path of a file in it.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Whether it is there. Errors: `Unsupported` if something else is.
+    pub fn exists(&self) -> Result<bool> {
+        match self.fs.is_dir(&self.path) {
+            Ok(Some(true)) => Ok(true),
+            Ok(Some(false)) => {
+                Err(Error::new(ErrorKind::Unsupported, "not a store: the place is not a directory").with_file(&self.path, None))
+            }
+            Ok(None) => Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                Err(Error::new(ErrorKind::Unsupported, "not a store: a file stands in the way").with_file(&self.path, None))
+            }
+            Err(error) => Err(Error::os("look at", &self.path, error)),
+        }
+    }
+
+    /// Makes it and the parents it lacks, each to last.
+    pub fn create(&self) -> Result<()> {
+        let absolute = std::path::absolute(&self.path).map_err(|error| Error::os("find", &self.path, error))?;
+        self.create_all(&absolute)
+    }
+
+    fn create_all(&self, path: &Path) -> Result<()> {
+        if self.fs.is_dir(path).map_err(|error| Error::os("look at", path, error))?.is_some() {
+            return Ok(());
+        }
+        let Some(parent) = path.parent() else { return Ok(()) };
+        self.create_all(parent)?;
+        match self.fs.create_dir(path, self.dir_mode) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::os("make the directory", path, error)),
+            _ => {}
+        }
+        // CRASH: before this sync a power cut may take the directory; nothing is in it yet.
+        self.fs.sync_dir(parent).map_err(|error| Error::os("sync the directory", parent, error))
+    }
+
+    /// Takes the exclusive lock on it. Waits at most `timeout`, then `Busy`.
+    pub fn lock(&self, timeout: Duration) -> Result<Held> {
+        let start = Instant::now();
+        let mut pause = PAUSE;
+        loop {
+            match self.fs.lock_dir(&self.path) {
+                Ok(Some(held)) => return Ok(held),
+                Ok(None) if start.elapsed() >= timeout => {
+                    let message =
+                        format!("another process has this store open, and waited {timeout:?} for it; close it or raise busy_timeout");
+                    return Err(Error::new(ErrorKind::Busy, message).with_file(&self.path, None));
+                }
+                Ok(None) => std::thread::sleep(pause.min(timeout.saturating_sub(start.elapsed()))),
+                Err(error) if matches!(error.raw_os_error(), Some(code) if is_without_locks(code)) => {
+                    return Err(Error::new(ErrorKind::Unsupported, "locks do not work in this directory's file system")
+                        .with_file(&self.path, None)
+                        .with_source(error));
+                }
+                Err(error) => return Err(Error::os("lock", &self.path, error)),
+            }
+            pause = (pause * 2).min(PAUSE * 32);
+        }
+    }
+
+    /// What lies in it.
+    pub fn contents(&self) -> Result<Contents> {
+        let mut contents = Contents::default();
+        for name in self.fs.list(&self.path).map_err(|error| Error::os("list", &self.path, error))? {
+            match name.to_str().and_then(Name::parse) {
+                Some(Name::Manifest) => contents.manifest = true,
+                Some(Name::ManifestNew) => contents.manifest_new = true,
+                Some(Name::Tail) => contents.tail = true,
+                Some(Name::Quarantine) => contents.quarantine = true,
+                Some(Name::Segment(number)) => contents.segments.push(number),
+                Some(Name::SegmentNew(number)) => contents.segments_new.push(number),
+                Some(Name::Hint(number)) => contents.hints.push(number),
+                Some(Name::Lock) => {}
+                // The root of a mounted disk has this one; it is empty unless the disk was repaired.
+                None if name == "lost+found" => {}
+                None => contents.foreign = Some(self.path.join(name)),
+            }
+        }
+        contents.segments.sort_unstable();
+        contents.segments_new.sort_unstable();
+        Ok(contents)
+    }
+
+    /// The whole content of a file of bounded size.
+    pub fn read(&self, name: &str, bytes_max: u64) -> Result<Vec<u8>> {
+        let path = self.file(name);
+        let read = || -> io::Result<Vec<u8>> {
+            let file = self.fs.open(&path, false)?;
+            let length = file.len()?;
+            if length > bytes_max {
+                return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{length} bytes are too many for this file")));
+            }
+            let mut bytes = vec![0; length as usize];
+            let read = file.read_at(&mut bytes, 0)?;
+            bytes.truncate(read);
+            Ok(bytes)
+        };
+        read().map_err(|error| Error::os("read", &path, error))
+    }
+
+    /// Opens a file that is there.
+    pub fn open(&self, name: &str, write: bool) -> Result<Arc<dyn File>> {
+        let path = self.file(name);
+        self.fs.open(&path, write).map_err(|error| Error::os("open", &path, error))
+    }
+
+    /// Makes a file; what stood there was never counted on and is removed first.
+    pub fn create_file(&self, name: &str) -> Result<Arc<dyn File>> {
+        let path = self.file(name);
+        self.remove(name)?;
+        self.fs.create(&path, self.file_mode).map_err(|error| Error::os("make", &path, error))
+    }
+
+    /// Removes a file, if it is there.
+    pub fn remove(&self, name: &str) -> Result<()> {
+        let path = self.file(name);
+        match self.fs.remove(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::os("remove", &path, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Renames a file within it.
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let path = self.file(from);
+        self.fs.rename(&path, &self.file(to)).map_err(|error| Error::os("rename", &path, error))
+    }
+
+    /// Makes its names last.
+    pub fn sync(&self) -> Result<()> {
+        self.fs.sync_dir(&self.path).map_err(|error| Error::os("sync the directory", &self.path, error))
+    }
+
+    /// Reads the manifest. Errors: `Corrupt`, `Unsupported` for a newer format.
+    pub fn manifest(&self) -> Result<Manifest> {
+        let bytes = self.read(names::MANIFEST, 64 * 1024 * 1024)?;
+        Manifest::decode(&bytes).map_err(|flaw| {
+            let kind = if matches!(flaw, Flaw::Unknown(_)) { ErrorKind::Unsupported } else { ErrorKind::Corrupt };
+            let advice = if kind == ErrorKind::Corrupt { "; restore the file from a copy of the whole directory" } else { "" };
+            Error::new(kind, format!("cannot use the manifest: {flaw}{advice}"))
+                .with_file(&self.file(names::MANIFEST), None)
+                .with_source(flaw)
+        })
+    }
+
+    /// Writes the next manifest beside the old one, synced. On failure the old one stands alone.
+    pub fn write_next_manifest(&self, manifest: &Manifest) -> Result<()> {
+        let path = self.file(names::MANIFEST_NEW);
+        let file = self.create_file(names::MANIFEST_NEW)?;
+        // CRASH: until the rename, only a MANIFEST.new is left, whole or not: recovery step 2 removes it.
+        let written = file.write_at(&[&manifest.encode()], 0).and_then(|()| file.sync()).map_err(|error| Error::os("write", &path, error));
+        if written.is_err() {
+            // The first error is the one to tell; a leftover is removed by the next opener.
+            let _ = self.remove(names::MANIFEST_NEW);
+        }
+        written
+    }
+
+    /// Makes a segment file that holds its header alone, under `name`, not yet synced.
+    pub fn create_segment(&self, name: &str, header: &Header) -> Result<(Arc<dyn File>, u32)> {
+        let file = self.create_file(name)?;
+        let (bytes, check) = header.encode();
+        file.write_at(&[&bytes], 0).map_err(|error| Error::os("write", &self.file(name), error))?;
+        Ok((file, check))
+    }
+}
+
+/// What a lock call answers where the file system has no locks.
+fn is_without_locks(code: i32) -> bool {
+    use rustix::io::Errno;
+    [Errno::NOLCK, Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL].iter().any(|errno| errno.raw_os_error() == code)
+}

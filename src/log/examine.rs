@@ -1,0 +1,288 @@
+//! Reading the log from its files: what is sound, what is damage, and where it ends.
+//!
+//! Changes nothing and knows no lock, so opening, read-only opening and verifying all judge by this
+//! one reading. The *proven synced end* divides the active segment: below it bad bytes are damage
+//! and what follows is kept; above it the log ends at the first thing that is not wholly right.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::directory::Directory;
+use super::ids;
+use super::scan::{Found, FrameAt, Scan};
+use super::view::Location;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::Flaw;
+use crate::format::manifest::{Listed, Manifest};
+use crate::format::names;
+use crate::format::record::Record;
+use crate::format::segment::{HEADER_BYTES, Header};
+use crate::fs::File;
+use crate::report::Finding;
+
+/// What the reading of a log found beside its records.
+#[derive(Debug, Default)]
+pub(crate) struct Examined {
+    /// Frames that were taken in.
+    pub frames: u64,
+    /// The highest sequence number of any sound frame, applied or not.
+    pub seq_max: u64,
+    /// Lost below the proven synced end.
+    pub damage: Vec<Finding>,
+    /// Whole frames behind the end of the log.
+    pub unproven: Vec<Finding>,
+    /// A segment that cannot be read at all or in part, so that nobody can say what is not there.
+    pub unreadable: Option<PathBuf>,
+    /// Where the active segment stands.
+    pub end: ActiveEnd,
+}
+
+/// Where the log ends in the active segment.
+#[derive(Debug, Default)]
+pub(crate) struct ActiveEnd {
+    /// Up to here it is proven synced.
+    pub proven: u64,
+    /// Frames between there and the end, each whole and chained.
+    pub tail: Vec<FrameAt>,
+    /// Where the log ends.
+    pub end: u64,
+    /// The head checksum that the next frame chains to, where it is known.
+    pub last_check: Option<u32>,
+    /// Bytes behind the end that are not zero.
+    pub torn_bytes: u64,
+    /// The file's length.
+    pub file_len: u64,
+    /// Whether the segment holds, or held, something proven.
+    pub holds_proven: bool,
+}
+
+/// What to read, and how closely.
+pub(crate) struct Examination<'a> {
+    pub directory: &'a Directory,
+    pub manifest: &'a Manifest,
+    /// The synced end that the shared page tells.
+    pub page_synced: u64,
+    /// Whether payloads below the proven end are read and checked too.
+    pub payloads: bool,
+}
+
+impl Examination<'_> {
+    /// Reads the whole log and hands every record that counts to `take`, in order.
+    pub fn run(&self, take: &mut dyn FnMut(&Record<'_>, Location)) -> Result<Examined> {
+        let mut examined = Examined { seq_max: self.manifest.seq_floor.saturating_sub(1), ..Examined::default() };
+        for listed in &self.manifest.segments {
+            match self.open(listed, &mut examined)? {
+                Some((file, path, header_check)) => {
+                    let mut reading = Reading { examination: self, listed, file, path, header_check, examined: &mut examined, take };
+                    if listed.end == 0 { reading.active()? } else { reading.sealed()? }
+                }
+                None => examined.unreadable = Some(self.directory.file(&names::segment(listed.number))),
+            }
+        }
+        Ok(examined)
+    }
+
+    /// Opens a listed segment and compares its header with the manifest's line.
+    ///
+    /// A missing sealed segment is damage; a missing active one is an error, because what was
+    /// acknowledged last is in it.
+    fn open(&self, listed: &Listed, examined: &mut Examined) -> Result<Option<(Arc<dyn File>, PathBuf, Option<u32>)>> {
+        let path = self.directory.file(&names::segment(listed.number));
+        let file = match self.directory.fs.open(&path, false) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound && listed.end != 0 => {
+                examined.damage.push(finding(&path, None, true, "the segment's file is missing"));
+                return Ok(None);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let message = "the newest segment is missing, and with it what was put last: put the file back";
+                return Err(Error::new(ErrorKind::Corrupt, message).with_file(&path, None));
+            }
+            Err(error) => return Err(Error::os("open", &path, error)),
+        };
+        let mut bytes = [0; HEADER_BYTES];
+        let read = file.read_at(&mut bytes, 0).unwrap_or(0);
+        let check = match Header::decode(&bytes[..read]) {
+            Ok(header) if header.store == self.manifest.store && header.number == listed.number && header.salt == listed.salt => {
+                Some(header.encode().1)
+            }
+            Ok(_) => {
+                examined.damage.push(finding(&path, Some(0), true, "the file is not the one the manifest lists"));
+                examined.unreadable = Some(path.clone());
+                None
+            }
+            Err(flaw @ Flaw::Unknown(_)) => return Err(Error::new(ErrorKind::Unsupported, flaw.to_string()).with_file(&path, Some(0))),
+            Err(flaw) => {
+                examined.damage.push(finding(&path, Some(0), true, &flaw.to_string()));
+                examined.unreadable = Some(path.clone());
+                None
+            }
+        };
+        Ok(Some((file, path, check)))
+    }
+}
+
+/// One segment being read.
+struct Reading<'a> {
+    examination: &'a Examination<'a>,
+    listed: &'a Listed,
+    file: Arc<dyn File>,
+    path: PathBuf,
+    header_check: Option<u32>,
+    examined: &'a mut Examined,
+    take: &'a mut dyn FnMut(&Record<'_>, Location),
+}
+
+impl Reading<'_> {
+    fn scan(&self, limit: u64) -> Result<Scan> {
+        let listed = self.listed;
+        Scan::new(self.file.clone(), &self.path, listed.salt, listed.base, u64::from(listed.first_frame), limit)
+    }
+
+    /// All of a sealed segment is proven: whatever is not a frame is damage.
+    fn sealed(&mut self) -> Result<()> {
+        let end = self.listed.end;
+        let mut scan = self.scan(end)?;
+        let mut reached = u64::from(self.listed.first_frame);
+        while let Some(found) = scan.next()? {
+            reached = self.proven(&mut scan, found, end)?;
+        }
+        self.lost_to_zeros(reached, end)
+    }
+
+    fn active(&mut self) -> Result<()> {
+        let file_len = self.file.len().map_err(|error| Error::os("read", &self.path, error))?;
+        let first = u64::from(self.listed.first_frame);
+        let proven = self.proven_end(file_len)?.max(first);
+        let holds_proven = proven > first || self.header_check.is_none();
+        let mut log = ActiveEnd { proven, file_len, holds_proven, end: proven, last_check: self.header_check, ..ActiveEnd::default() };
+        let (mut reached, mut ended) = (first, false);
+        // Frames of a batch whose last one has not been met.
+        let mut batch: Vec<FrameAt> = Vec::new();
+        let mut scan = self.scan(file_len)?;
+        while let Some(found) = scan.next()? {
+            match found {
+                Found::Frame(frame) if frame.offset < proven => {
+                    log.last_check = Some(frame.check);
+                    reached = self.proven(&mut scan, Found::Frame(frame), proven)?;
+                }
+                Found::Bad { from, .. } if from < proven => {
+                    log.last_check = None;
+                    reached = self.proven(&mut scan, found, proven)?;
+                }
+                Found::Bad { .. } => ended = true,
+                Found::Frame(frame) => {
+                    self.examined.seq_max = self.examined.seq_max.max(frame.head.seq);
+                    let follows = batch.last().map_or(log.end, FrameAt::end) == frame.offset;
+                    let before = batch.last().map_or(log.last_check, |before| Some(before.check));
+                    let chains = before.is_none_or(|check| check == frame.head.prev_check);
+                    let sound = scan.payload_is_sound(&frame)?;
+                    ended = ended || !follows || !chains || !sound;
+                    if ended {
+                        if sound {
+                            let what = "a whole record behind the end of the log, which nothing proves";
+                            let unproven = self.named(frame.offset, &frame.record, false, what);
+                            self.examined.unproven.push(unproven);
+                        }
+                        continue;
+                    }
+                    let more = frame.head.more;
+                    batch.push(frame);
+                    if !more {
+                        log.last_check = batch.last().map(|last| last.check);
+                        log.end = batch.last().map_or(log.end, FrameAt::end);
+                        log.tail.append(&mut batch);
+                    }
+                }
+            }
+        }
+        self.lost_to_zeros(reached, proven)?;
+        log.torn_bytes = self.scan(file_len)?.last_nonzero(log.end.min(file_len))? - log.end.min(file_len);
+        self.examined.end = log;
+        Ok(())
+    }
+
+    /// The proven synced end as an offset: the highest that the page or any sound frame tells.
+    fn proven_end(&self, file_len: u64) -> Result<u64> {
+        let mut proven = self.examination.page_synced;
+        let mut scan = self.scan(file_len)?;
+        while let Some(found) = scan.next()? {
+            if let Found::Frame(frame) = found {
+                proven = proven.max(frame.head.synced_end);
+            }
+        }
+        Ok(proven.saturating_sub(self.listed.base))
+    }
+
+    /// Takes in what stands below the proven end; answers where it ends.
+    fn proven(&mut self, scan: &mut Scan, found: Found, proven: u64) -> Result<u64> {
+        let frame = match found {
+            Found::Frame(frame) => frame,
+            Found::Bad { from, to, why } => {
+                let to = to.min(proven);
+                self.damage(from, &format!("{why}; {} bytes are lost", to - from));
+                return Ok(to);
+            }
+        };
+        self.examined.seq_max = self.examined.seq_max.max(frame.head.seq);
+        self.examined.frames += 1;
+        if self.examination.payloads && !scan.payload_is_sound(&frame)? {
+            let finding = self.named(frame.offset, &frame.record, true, "bad bytes: payload checksum");
+            self.examined.damage.push(finding);
+        }
+        match Record::decode(&frame.record) {
+            Ok(record) => (self.take)(&record, location(self.listed, &frame)?),
+            Err(flaw) => self.undecoded(frame.offset, flaw)?,
+        }
+        Ok(frame.end())
+    }
+
+    fn undecoded(&mut self, offset: u64, flaw: Flaw) -> Result<()> {
+        if let Flaw::Unknown(_) = flaw {
+            let message = format!("{flaw}: this store was written by a newer version");
+            return Err(Error::new(ErrorKind::Unsupported, message).with_file(&self.path, Some(offset)));
+        }
+        self.damage(offset, &flaw.to_string());
+        Ok(())
+    }
+
+    /// Reports proven bytes that are zeros or not there any more.
+    fn lost_to_zeros(&mut self, reached: u64, proven: u64) -> Result<()> {
+        if reached < proven {
+            self.damage(reached, &format!("{} bytes that were synced are zeros or cut off", proven - reached));
+            self.examined.unreadable = Some(self.path.clone());
+        }
+        Ok(())
+    }
+
+    fn damage(&mut self, offset: u64, what: &str) {
+        self.examined.damage.push(finding(&self.path, Some(offset), true, what));
+    }
+
+    fn named(&self, offset: u64, record: &[u8], damage: bool, what: &str) -> Finding {
+        let mut finding = finding(&self.path, Some(offset), damage, what);
+        if let Ok(record) = Record::decode(record) {
+            finding.thread = Some(record.thread().to_owned());
+            if let Record::Put(put) = record {
+                finding.id = ids::public(&put.id).ok();
+            }
+        }
+        finding
+    }
+}
+
+/// Where a frame stands, as the index keeps it.
+pub(crate) fn location(listed: &Listed, frame: &FrameAt) -> Result<Location> {
+    locate(listed.number, frame.offset, frame.head.frame_len())
+}
+
+/// The same from numbers. Errors: `Unsupported` past what the index can hold.
+pub(crate) fn locate(number: u64, offset: u64, length: u64) -> Result<Location> {
+    let narrow =
+        |value: u64| u32::try_from(value).map_err(|_| Error::new(ErrorKind::Unsupported, "a segment is too large or its number too high"));
+    Ok(Location { segment: narrow(number)?, offset8: narrow(offset / 8)?, length8: narrow(length / 8)? })
+}
+
+fn finding(file: &std::path::Path, offset: Option<u64>, damage: bool, what: &str) -> Finding {
+    Finding { file: file.to_owned(), offset, thread: None, id: None, damage, what: what.to_owned() }
+}

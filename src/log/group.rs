@@ -1,0 +1,105 @@
+//! Group commit: one sync for all who wait for one.
+//!
+//! Whoever finds its end not yet synced, and nobody syncing, syncs for everyone whose bytes are
+//! appended by then; the others wait for the result. What is synced becomes visible, so no reader
+//! acts on a step that a power cut could take back. A failed sync is never tried again: it poisons.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::index::Index;
+use super::tail::Tail;
+use crate::error::{Error, ErrorKind, Result};
+use crate::fs::File;
+
+/// Who syncs, and what.
+#[derive(Debug)]
+pub(crate) struct Group {
+    state: Mutex<State>,
+    done: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    /// Someone is syncing.
+    led: bool,
+    /// How many wait for it.
+    waiting: usize,
+    /// The file that holds every unsynced byte: the active segment.
+    /// `None` for a read-only handle, which never asks.
+    file: Option<Arc<dyn File>>,
+}
+
+impl Group {
+    /// A group that syncs this file; none for a read-only handle.
+    pub fn new(file: Option<Arc<dyn File>>) -> Group {
+        Group { state: Mutex::new(State { led: false, waiting: 0, file }), done: Condvar::new() }
+    }
+
+    /// Another segment is active from now on. In the turn, with everything before it synced.
+    pub fn set_file(&self, file: Arc<dyn File>) {
+        self.state().file = Some(file);
+    }
+
+    /// Returns once everything up to `end` is synced and visible. Errors: `Poisoned`.
+    pub fn sync_to(&self, tail: &Tail, index: &Index, end: u64) -> Result<()> {
+        let mut state = self.state();
+        loop {
+            // The synced end first, then the mark: a sync that failed has not moved the end.
+            let synced = tail.synced();
+            if tail.is_poisoned() {
+                return Err(poisoned());
+            }
+            if synced >= end {
+                drop(state);
+                index.publish(synced);
+                return Ok(());
+            }
+            if !state.led {
+                break;
+            }
+            state.waiting += 1;
+            state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.waiting -= 1;
+        }
+        state.led = true;
+        drop(state);
+        // The appended end before the file: if another segment becomes active in between, all up to
+        // that end was synced by who sealed the old one.
+        let appended = tail.appended();
+        let file = self.state().file.clone();
+        let result = file.map_or(Ok(()), |file| sync(&*file, tail, appended));
+        if result.is_ok() {
+            index.publish(appended);
+        }
+        let mut state = self.state();
+        state.led = false;
+        if state.waiting > 0 {
+            self.done.notify_all();
+        }
+        result
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn sync(file: &dyn File, tail: &Tail, appended: u64) -> Result<()> {
+    // CRASH: killed before the mark is cleared, the next opener takes the unclean path; whether the
+    // sync succeeded is then read from the log itself, never from a second sync.
+    tail.set_syncing(true);
+    if let Err(error) = file.sync() {
+        tail.poison();
+        return Err(poisoned().with_source(error));
+    }
+    tail.raise_synced(appended);
+    tail.raise_visible(appended);
+    tail.set_syncing(false);
+    Ok(())
+}
+
+/// The answer to every write after a failed one.
+pub(crate) fn poisoned() -> Error {
+    let message = "a write or sync of this store failed, and what the disk holds is unknown: close it and open it again";
+    Error::new(ErrorKind::Poisoned, message)
+}

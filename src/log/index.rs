@@ -1,0 +1,245 @@
+//! Which checkpoints there are and where: what readers see, and what writers know beyond that.
+//!
+//! Readers look a thread up in a map that takes no lock and get its view. What is appended and not
+//! yet visible waits in a queue, and in an overlay that only writers consult; publishing moves it
+//! over in the log's order. A change of several threads shows in all of them at one instant. The
+//! lock in here guards queue, overlay and names; no I/O happens under it.
+
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::view::View;
+use crate::checkpointer::matches;
+use crate::query::{Matching, ThreadQuery};
+
+/// A thread's next view; `None` when it has ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    /// The thread.
+    pub thread: Arc<str>,
+    /// What it is from now on.
+    pub view: Option<Arc<View>>,
+}
+
+/// A thread's place in the readers' map.
+#[derive(Debug)]
+enum Slot {
+    Settled(Arc<View>),
+    /// One of several threads that change together: `after` once the flag is set.
+    Changing {
+        done: Arc<AtomicBool>,
+        before: Option<Arc<View>>,
+        after: Option<Arc<View>>,
+    },
+}
+
+impl Slot {
+    fn current(&self) -> Option<&Arc<View>> {
+        match self {
+            Slot::Settled(view) => Some(view),
+            Slot::Changing { done, before, after } => if done.load(Ordering::Acquire) { after } else { before }.as_ref(),
+        }
+    }
+}
+
+/// The index.
+#[derive(Debug, Default)]
+pub(crate) struct Index {
+    slots: papaya::HashMap<Arc<str>, Slot>,
+    behind: Mutex<Behind>,
+}
+
+/// What stands behind the readers' map.
+#[derive(Debug, Default)]
+struct Behind {
+    names: BTreeSet<Arc<str>>,
+    /// Changes that are appended and not visible, each with the end of its batch.
+    queue: VecDeque<(u64, Vec<Change>)>,
+    /// The newest appended view of each thread in the queue, with the end of its batch.
+    overlay: HashMap<Arc<str>, (u64, Option<Arc<View>>)>,
+}
+
+impl Index {
+    /// The thread as readers see it now. No lock, no system call.
+    pub fn get(&self, thread: &str) -> Option<Arc<View>> {
+        self.slots.pin().get(thread).and_then(Slot::current).cloned()
+    }
+
+    /// The thread as the next writer must see it: with what is appended and not yet visible.
+    pub fn appended(&self, thread: &str) -> Option<Arc<View>> {
+        match self.behind().overlay.get(thread) {
+            Some((_, view)) => view.clone(),
+            None => self.get(thread),
+        }
+    }
+
+    /// Whether anything is appended and not yet visible.
+    pub fn has_overlay(&self) -> bool {
+        !self.behind().queue.is_empty()
+    }
+
+    /// Notes a batch's changes as appended up to `end`. In the turn, so in the log's order.
+    pub fn append(&self, end: u64, changes: Vec<Change>) {
+        let mut behind = self.behind();
+        for change in &changes {
+            behind.overlay.insert(change.thread.clone(), (end, change.view.clone()));
+        }
+        behind.queue.push_back((end, changes));
+    }
+
+    /// Makes every batch that ends at or before `visible` visible, in order.
+    pub fn publish(&self, visible: u64) {
+        let mut behind = self.behind();
+        while behind.queue.front().is_some_and(|(end, _)| *end <= visible) {
+            let Some((end, changes)) = behind.queue.pop_front() else { return };
+            self.show(&mut behind, &changes);
+            for change in changes {
+                if behind.overlay.get(&change.thread).is_some_and(|(latest, _)| *latest == end) {
+                    behind.overlay.remove(&change.thread);
+                }
+            }
+        }
+    }
+
+    /// Shows a batch at once: for one that is visible as soon as it is appended.
+    pub fn show_at_once(&self, changes: &[Change]) {
+        let mut behind = self.behind();
+        debug_assert!(behind.queue.is_empty(), "a batch must not overtake one before it");
+        self.show(&mut behind, changes);
+    }
+
+    /// One moment's threads that a query asks for, in order.
+    pub fn list(&self, query: &ThreadQuery) -> Vec<Arc<View>> {
+        let behind = self.behind();
+        let after = query.after.as_deref().unwrap_or("");
+        let prefix = if let Matching::Prefix(prefix) = &query.matching { prefix.as_str() } else { "" };
+        let start = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
+        let slots = self.slots.pin();
+        behind
+            .names
+            .range::<str, _>((start, Bound::Unbounded))
+            .take_while(|name| name.starts_with(prefix))
+            .filter(|name| matches(&query.matching, name))
+            .skip(query.offset)
+            .take(query.limit.unwrap_or(usize::MAX))
+            .filter_map(|name| slots.get(name).and_then(Slot::current).cloned())
+            .collect()
+    }
+
+    fn behind(&self) -> MutexGuard<'_, Behind> {
+        // A panic elsewhere leaves nothing half done here: each step of ours is complete in itself.
+        self.behind.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn show(&self, behind: &mut Behind, changes: &[Change]) {
+        if let [change] = changes {
+            self.settle(behind, change);
+            return;
+        }
+        let done = Arc::new(AtomicBool::new(false));
+        for change in changes {
+            let before = self.get(&change.thread);
+            self.slots.pin().insert(change.thread.clone(), Slot::Changing { done: done.clone(), before, after: change.view.clone() });
+        }
+        // The one instant at which all of them change for every reader.
+        done.store(true, Ordering::Release);
+        for change in changes {
+            self.settle(behind, change);
+        }
+    }
+
+    fn settle(&self, behind: &mut Behind, change: &Change) {
+        let slots = self.slots.pin();
+        match &change.view {
+            Some(view) => {
+                slots.insert(change.thread.clone(), Slot::Settled(view.clone()));
+                if !behind.names.contains(&change.thread) {
+                    behind.names.insert(change.thread.clone());
+                }
+            }
+            None => {
+                slots.remove(&change.thread);
+                behind.names.remove(&change.thread);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::ids::IdKey;
+    use crate::log::view::{Entry, Location};
+
+    fn change(thread: &str, place: u64) -> Change {
+        let entry = Entry { place, id: IdKey::Text("id".into()), at: Location { segment: 1, offset8: 9, length8: 9 }, state_len: 1 };
+        let thread: Arc<str> = thread.into();
+        Change { thread: thread.clone(), view: Some(Arc::new(View::empty(thread).put(entry, 0))) }
+    }
+
+    fn gone(thread: &str) -> Change {
+        Change { thread: thread.into(), view: None }
+    }
+
+    fn place(view: Option<Arc<View>>) -> Option<u64> {
+        view.and_then(|view| view.head().map(|entry| entry.place))
+    }
+
+    #[test]
+    fn readers_see_what_is_visible_and_writers_what_is_appended() {
+        let index = Index::default();
+        index.append(10, vec![change("t", 1)]);
+        index.append(20, vec![gone("t")]);
+        index.append(30, vec![change("t", 3)]);
+        index.append(40, vec![gone("t")]);
+        for (visible, reader) in [(0, None), (10, Some(1)), (25, None), (30, Some(3)), (40, None)] {
+            index.publish(visible);
+            assert_eq!((place(index.get("t")), place(index.appended("t"))), (reader, None), "visible to {visible}");
+        }
+        assert!(!index.has_overlay());
+    }
+
+    #[test]
+    fn a_list_is_in_order_and_paged() {
+        let index = Index::default();
+        for (end, thread) in ["b", "a", "ab", "é", "a*"].into_iter().enumerate() {
+            index.append(end as u64, vec![change(thread, end as u64 + 1)]);
+        }
+        index.publish(9);
+        let list = |query: ThreadQuery| index.list(&query).iter().map(|view| view.thread().to_string()).collect::<Vec<_>>();
+        assert_eq!(list(ThreadQuery::default()), ["a", "a*", "ab", "b", "é"]);
+        assert_eq!(list(ThreadQuery { offset: 1, limit: Some(2), ..Default::default() }), ["a*", "ab"]);
+        assert_eq!(
+            list(ThreadQuery { matching: Matching::Prefix("a".into()), after: Some("a".into()), ..Default::default() }),
+            ["a*", "ab"]
+        );
+        assert_eq!(list(ThreadQuery { matching: Matching::Prefix("b".into()), after: Some("a".into()), ..Default::default() }), ["b"]);
+        assert_eq!(list(ThreadQuery { matching: Matching::Glob(r"a\*".into()), ..Default::default() }), ["a*"]);
+        assert!(list(ThreadQuery { offset: 9, ..Default::default() }).is_empty());
+    }
+
+    #[test]
+    fn threads_that_change_together_are_never_seen_half() {
+        let index = Arc::new(Index::default());
+        let rounds = 2000;
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                loop {
+                    let first = place(index.get("a")).unwrap_or(0);
+                    let second = place(index.get("b")).unwrap_or(0);
+                    assert!(second >= first, "b was seen at {second} after a at {first}");
+                    if first == rounds {
+                        return;
+                    }
+                }
+            });
+            for round in 1..=rounds {
+                index.append(round, vec![change("a", round), change("b", round)]);
+                index.publish(round);
+            }
+            reader.join().unwrap();
+        });
+    }
+}

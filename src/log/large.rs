@@ -1,0 +1,132 @@
+//! A batch over a quarter of a segment: written and synced in a segment of its own before the turn.
+//!
+//! The payloads, which are nearly all of it, go to a file under a working name while nobody waits.
+//! The turn then adds header, heads and records, and installs the segment between the sealed active
+//! one and a new one. What the turn decides may change the records' lengths (another head's id as
+//! the parent, say); then the payloads stand in the wrong places and are written once more.
+
+use std::sync::Arc;
+
+use super::Shared;
+use super::append::encode_heads;
+use super::group::poisoned;
+use super::install::install;
+use super::plan::{Plan, Prepared, Terms};
+use super::recovery;
+use super::turn::Held;
+use crate::batch::Committed;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::frame::{frame_len, payload_start};
+use crate::format::manifest::Listed;
+use crate::format::names;
+use crate::format::segment::{HEADER_BYTES, Header, Kind};
+use crate::fs::File;
+
+/// So often the payloads are written before the thread is given up as too busy.
+const TRIES: usize = 4;
+
+impl Shared {
+    /// Carries out a batch too long for the log itself; always durable.
+    ///
+    /// Errors: as for any batch; `DiskFull` with nothing left behind; `Busy` when the thread's head
+    /// changed its form under every try.
+    pub(super) fn commit_large<'a>(&'a self, prepared: &Prepared<'a>) -> Result<Vec<Committed>> {
+        let mut turn = self.turn()?;
+        let number = turn.manifest.next_number;
+        // Taken in memory alone: a working name that no manifest lists is removed by an opener.
+        turn.manifest.next_number += 1;
+        let mut plan = self.plan_large(&turn, number, prepared)?;
+        if plan.frames.iter().all(|frame| frame.payload.is_empty()) {
+            drop(turn);
+            return self.write(crate::batch::Durability::Sync, |plan| plan.batch(prepared));
+        }
+        let name = names::segment_new(number);
+        let file = self.directory.create_file(&name)?;
+        for _ in 0..TRIES {
+            drop(turn);
+            self.write_payloads(&*file, &name, &plan).inspect_err(|_| self.discard(&name))?;
+            turn = self.turn().inspect_err(|_| self.discard(&name))?;
+            let again = self.plan_large(&turn, number, prepared).inspect_err(|_| self.discard(&name))?;
+            let in_place = plan.frames.iter().map(|frame| frame.record.len()).eq(again.frames.iter().map(|frame| frame.record.len()));
+            plan = again;
+            if in_place {
+                return self.install_large(turn, &file, number, plan).inspect_err(|_| self.discard(&name));
+            }
+        }
+        self.discard(&name);
+        Err(Error::new(ErrorKind::Busy, "other writers kept changing the thread's head; nothing was written"))
+    }
+
+    fn plan_large<'a>(&'a self, turn: &Held<'_>, number: u64, prepared: &Prepared<'a>) -> Result<Plan<'a>> {
+        let terms = Terms { segment: number, start: HEADER_BYTES as u64, ..turn.terms() };
+        let mut plan = Plan::new(&self.index, self.segments.load_full(), terms);
+        plan.batch(prepared)?;
+        Ok(plan)
+    }
+
+    fn write_payloads(&self, file: &dyn File, name: &str, plan: &Plan<'_>) -> Result<()> {
+        let failed = |error| Error::os("write", &self.directory.file(name), error);
+        let mut at = HEADER_BYTES as u64;
+        for frame in &plan.frames {
+            let padding = [0; 8];
+            let padding = &padding[..frame.payload.len().next_multiple_of(8) - frame.payload.len()];
+            file.write_at(&[frame.payload, padding], at + payload_start(frame.record.len()) as u64).map_err(failed)?;
+            at += frame_len(frame.record.len(), frame.payload.len() as u64);
+        }
+        file.sync().map_err(failed)
+    }
+
+    fn install_large(&self, mut turn: Held<'_>, file: &Arc<dyn File>, number: u64, plan: Plan<'_>) -> Result<Vec<Committed>> {
+        let path = self.directory.file(&names::segment(number));
+        let failed = |error| Error::os("write", &path, error);
+        let mut manifest = turn.sealed(self)?;
+        let base = turn.active.position(turn.active.end);
+        let salt = recovery::salt(&*self.directory.fs);
+        let first_frame = HEADER_BYTES as u32;
+        let (header, check) = Header { store: manifest.store, number, salt, kind: Kind::Log { base }, first_frame }.encode();
+        let start = base + HEADER_BYTES as u64;
+        let (heads, _) = encode_heads(&plan.frames, salt, start, turn.next_seq, self.tail.synced(), check);
+        file.write_at(&[&header], 0).map_err(failed)?;
+        let (mut at, mut rest) = (HEADER_BYTES as u64, &heads[..]);
+        for frame in &plan.frames {
+            let (head, others) = rest.split_at(payload_start(frame.record.len()));
+            file.write_at(&[head], at).map_err(failed)?;
+            rest = others;
+            at += frame_len(frame.record.len(), frame.payload.len() as u64);
+        }
+        // CRASH: whole and synced under its working name, and counted only once a manifest lists it.
+        file.sync().map_err(failed)?;
+        turn.next_seq += plan.frames.len() as u64;
+        manifest.seq_floor = turn.next_seq;
+        if turn.active.end == HEADER_BYTES as u64 {
+            manifest.retired.extend(manifest.segments.pop().map(|empty| empty.number));
+        }
+        let listed = Listed { number, salt, base, end: at, first_frame, compacted: false };
+        manifest.segments.push(listed);
+        let next = recovery::fresh_segment(&self.directory, &self.options, &mut manifest, base + at, &mut Vec::new(), None)?;
+        let segment = recovery::segment(&listed, path, file.clone(), self.options.mmap, at)?;
+        install(&self.directory, &self.tail, &mut manifest)?;
+        // CRASH: listed under its working name, which the next opener finishes (step 4).
+        let renamed = self.directory.rename(&names::segment_new(number), &names::segment(number)).and_then(|()| self.directory.sync());
+        if let Err(error) = renamed {
+            self.tail.poison();
+            return Err(poisoned().with_source(error));
+        }
+        for &empty in &manifest.retired {
+            // Removed by the next opener if not now: the manifest names it as retired.
+            let _ = self.directory.remove(&names::segment(empty));
+        }
+        self.add_segment(segment);
+        let end = base + at;
+        self.index.append(end, plan.changes);
+        turn.begin(self, manifest, next);
+        self.index.publish(end);
+        Ok(plan.results)
+    }
+
+    /// Removes a file that was not installed. One that was, was renamed and is not under this name.
+    fn discard(&self, name: &str) {
+        // What failed before is what is told; a leftover goes with the next opening.
+        let _ = self.directory.remove(name);
+    }
+}

@@ -1,0 +1,253 @@
+//! From a batch to records: what each operation means, given the threads as they are appended.
+//!
+//! Made in the turn, before a byte is written, so that a refused operation leaves nothing. Each
+//! operation sees what the ones before it in the batch did. Decides; does no I/O but reading back a
+//! record that is replaced.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::examine;
+use super::ids::IdKey;
+use super::index::{Change, Index};
+use super::read;
+use super::replay;
+use super::segments::SegmentSet;
+use super::view::{Entry, View};
+use crate::batch::{Batch, Committed, ExpectedHead, Operation, Parent, PutOptions, nanos_of};
+use crate::checkpoint::{CheckpointId, TypeTag};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::frame::{self, frame_len};
+use crate::format::record::{Put, Record};
+use crate::fs::Fs;
+
+/// A batch with all that can be worked out before the turn.
+pub(crate) struct Prepared<'a> {
+    pub operations: &'a [Operation<'a>],
+    puts: Vec<PreparedPut>,
+}
+
+/// A put's id, time and payload checksum.
+struct PreparedPut {
+    id: CheckpointId,
+    saved_at: i64,
+    payload_check: u32,
+}
+
+impl<'a> Prepared<'a> {
+    /// Errors: `Unsupported` for attachments.
+    pub fn new(batch: &'a Batch<'a>, fs: &dyn Fs) -> Result<Prepared<'a>> {
+        let mut puts = Vec::with_capacity(batch.operations().len());
+        for operation in batch.operations() {
+            match operation {
+                Operation::Put { state, options, .. } => puts.push(PreparedPut {
+                    id: options.id.clone().unwrap_or_else(CheckpointId::fresh),
+                    saved_at: nanos_of(options.saved_at.unwrap_or_else(|| fs.now()))?,
+                    payload_check: frame::payload_check(state),
+                }),
+                Operation::Attach { .. } => return Err(Error::unsupported("attach")),
+                Operation::Delete { .. } => {}
+            }
+        }
+        Ok(Prepared { operations: batch.operations(), puts })
+    }
+}
+
+/// A frame to be written.
+pub(crate) struct Planned<'a> {
+    pub record: Vec<u8>,
+    pub payload: &'a [u8],
+    pub payload_check: u32,
+}
+
+/// Where a plan's frames are to go, and what rules hold there.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms {
+    /// The segment's number.
+    pub segment: u64,
+    /// The offset of the first frame.
+    pub start: u64,
+    /// The number of the first record.
+    pub next_seq: u64,
+    /// How many checkpoints a thread keeps; 0 for all.
+    pub max_history: u64,
+}
+
+/// Frames that are to be written together, and what they change.
+pub(crate) struct Plan<'a> {
+    index: &'a Index,
+    segments: Arc<SegmentSet>,
+    terms: Terms,
+    pub frames: Vec<Planned<'a>>,
+    pub changes: Vec<Change>,
+    pub results: Vec<Committed>,
+    /// The frames' length together.
+    pub length: u64,
+    /// Where a thread stands in `changes`.
+    changed: HashMap<Arc<str>, usize>,
+}
+
+impl<'a> Plan<'a> {
+    /// An empty plan.
+    pub fn new(index: &'a Index, segments: Arc<SegmentSet>, terms: Terms) -> Plan<'a> {
+        Plan { index, segments, terms, frames: Vec::new(), changes: Vec::new(), results: Vec::new(), length: 0, changed: HashMap::new() }
+    }
+
+    /// Plans all of a batch. Errors: `Conflict`, `NotFound`.
+    pub fn batch(&mut self, prepared: &Prepared<'a>) -> Result<()> {
+        let mut puts = prepared.puts.iter();
+        for operation in prepared.operations {
+            match operation {
+                Operation::Put { thread, tag, state, options } => {
+                    if let Some(prepared) = puts.next() {
+                        self.put(thread, tag, state, options, prepared).map_err(|error| error.with_thread(thread))?;
+                    }
+                }
+                Operation::Delete { thread, id } => self.delete(thread, id.as_ref())?,
+                Operation::Attach { .. } => return Err(Error::unsupported("attach")),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether it holds no states, only deletes, trims and limits.
+    pub fn marks_only(&self) -> bool {
+        self.frames.iter().all(|frame| frame.payload.is_empty())
+    }
+
+    /// Plans a limit of its own for a thread, and the trim that it brings. Errors: `NotFound`.
+    pub fn keep(&mut self, thread: &str, keep: Option<u64>) -> Result<()> {
+        if self.current(thread).is_none() {
+            return Err(Error::new(ErrorKind::NotFound, "there is no such thread").with_thread(thread));
+        }
+        self.add(&Record::Keep { thread, keep }, &[], frame::payload_check(&[]))?;
+        self.trim(thread, keep)
+    }
+
+    /// Plans the trim that a limit brings to a thread, if any.
+    pub fn trim(&mut self, thread: &str, keep: Option<u64>) -> Result<()> {
+        let Some(view) = self.current(thread) else { return Ok(()) };
+        let floor = view.floor_keeping(keep, None);
+        if view.entry(0).is_some_and(|oldest| oldest.place < floor) {
+            self.add(&Record::Trim { thread, floor }, &[], frame::payload_check(&[]))?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, thread: &str, tag: &TypeTag, state: &'a [u8], options: &PutOptions, prepared: &PreparedPut) -> Result<()> {
+        let current = self.current(thread);
+        let view = current.as_deref();
+        let head = view.and_then(View::head);
+        check_head(&options.expected_head, head)?;
+        let seq = self.terms.next_seq + self.frames.len() as u64;
+        let key = IdKey::from(&prepared.id);
+        let existing = if options.id.is_some() { view.and_then(|view| view.find(&key).and_then(|at| view.entry(at))) } else { None };
+        let parent = self.parent(view, existing, head, &options.parent)?;
+        let keep = match view.and_then(View::keep) {
+            Some(own) => own,
+            None => (self.terms.max_history != 0).then_some(self.terms.max_history),
+        };
+        let added = if existing.is_some() { None } else { Some(seq) };
+        let floor = match view {
+            Some(view) => view.floor_keeping(keep, added),
+            None => 0,
+        };
+        let record = Record::Put(Put {
+            thread,
+            id: key.to_record(),
+            place: existing.map_or(seq, |entry| entry.place),
+            floor,
+            saved_at: prepared.saved_at,
+            parent: parent.as_ref().map(IdKey::to_record),
+            tag: tag.as_str(),
+            metadata: options.metadata.to_stored(),
+            state_len: state.len() as u32,
+        });
+        self.add(&record, state, prepared.payload_check)?;
+        self.results.push(Committed::Put(prepared.id.clone()));
+        Ok(())
+    }
+
+    fn delete(&mut self, thread: &str, id: Option<&CheckpointId>) -> Result<()> {
+        let current = self.current(thread);
+        let record = match (&current, id) {
+            (None, _) => None,
+            (Some(_), None) => Some(Record::DeleteThread { thread }),
+            (Some(view), Some(id)) => {
+                let entry = view.find(&IdKey::from(id)).and_then(|at| view.entry(at));
+                entry.map(|entry| Record::DeleteCheckpoint { thread, place: entry.place })
+            }
+        };
+        if let Some(record) = &record {
+            self.add(record, &[], frame::payload_check(&[]))?;
+        }
+        self.results.push(Committed::Deleted { existed: record.is_some() });
+        Ok(())
+    }
+
+    /// The id that a put names as its parent. One that replaces another keeps that one's.
+    fn parent(&self, view: Option<&View>, existing: Option<&Entry>, head: Option<&Entry>, asked: &Parent) -> Result<Option<IdKey>> {
+        let asked = match asked {
+            Parent::Head => head.map(|entry| entry.id.clone()),
+            Parent::Root => None,
+            Parent::Id(id) => {
+                let key = IdKey::from(id);
+                if view.and_then(|view| view.find(&key)).is_none() {
+                    return Err(Error::new(ErrorKind::NotFound, format!("the parent {id} is not in the thread")));
+                }
+                Some(key)
+            }
+        };
+        match (view, existing) {
+            // A record that cannot be read any more has a parent that nobody knows.
+            (Some(view), Some(entry)) => {
+                Ok(read::info(&self.segments, view, entry).ok().and_then(|info| info.parent.as_ref().map(IdKey::from)))
+            }
+            _ => Ok(asked),
+        }
+    }
+
+    fn current(&self, thread: &str) -> Option<Arc<View>> {
+        match self.changed.get(thread) {
+            Some(&at) => self.changes[at].view.clone(),
+            None => self.index.appended(thread),
+        }
+    }
+
+    fn add(&mut self, record: &Record<'_>, payload: &'a [u8], payload_check: u32) -> Result<()> {
+        let mut bytes = Vec::with_capacity(192);
+        record.encode(&mut bytes);
+        let length = frame_len(bytes.len(), payload.len() as u64);
+        let at = examine::locate(self.terms.segment, self.terms.start + self.length, length)?;
+        let current = self.current(record.thread());
+        let view = replay::apply(current.as_deref(), record, at).map(Arc::new);
+        match self.changed.get(record.thread()) {
+            Some(&at) => self.changes[at].view = view,
+            None => {
+                let thread: Arc<str> = match current.as_ref().or(view.as_ref()) {
+                    Some(view) => view.thread().clone(),
+                    None => record.thread().into(),
+                };
+                self.changed.insert(thread.clone(), self.changes.len());
+                self.changes.push(Change { thread, view });
+            }
+        }
+        self.length += length;
+        self.frames.push(Planned { record: bytes, payload, payload_check });
+        Ok(())
+    }
+}
+
+fn check_head(expected: &ExpectedHead, head: Option<&Entry>) -> Result<()> {
+    let stands = match head.map(|entry| &entry.id) {
+        None => "the thread is empty".to_owned(),
+        Some(IdKey::Uuid(uuid)) => format!("the head is {}", uuid::Uuid::from_bytes(*uuid)),
+        Some(IdKey::Text(text)) => format!("the head is {text}"),
+    };
+    let holds = match (expected, head) {
+        (ExpectedHead::Any, _) | (ExpectedHead::Empty, None) => true,
+        (ExpectedHead::Id(id), Some(head)) => IdKey::from(id) == head.id,
+        _ => false,
+    };
+    if holds { Ok(()) } else { Err(Error::new(ErrorKind::Conflict, format!("another writer moved the thread: {stands}"))) }
+}

@@ -1,0 +1,230 @@
+//! Frames in the order they stand in a file, and what stands between them that is none.
+//!
+//! Reads with system calls, so that a bad sector is an answer and not a signal. After bad bytes the
+//! scan goes on at the next place where a head's checksum fits; it never decides what a bad place
+//! means. Memory: one window of the file, at most a record larger than its usual size.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::Flaw;
+use crate::format::frame::{self, HEAD_BYTES, Head, Place};
+use crate::fs::File;
+
+/// How much is read at a time.
+const WINDOW_BYTES: u64 = 1024 * 1024;
+/// The unit in which an unreadable stretch is passed over.
+const SECTOR_BYTES: usize = 4096;
+
+/// A frame whose head and record are sound.
+#[derive(Debug)]
+pub(crate) struct FrameAt {
+    /// Its offset in the file.
+    pub offset: u64,
+    /// Its head.
+    pub head: Head,
+    /// Its head's checksum.
+    pub check: u32,
+    /// Its record's bytes.
+    pub record: Vec<u8>,
+}
+
+impl FrameAt {
+    /// Where the next frame begins.
+    pub fn end(&self) -> u64 {
+        self.offset + self.head.frame_len()
+    }
+}
+
+/// What a scan meets.
+#[derive(Debug)]
+pub(crate) enum Found {
+    /// A frame.
+    Frame(FrameAt),
+    /// Bytes that are no frame.
+    Bad {
+        /// Where they begin.
+        from: u64,
+        /// Where the next frame, or the end of what was asked, begins.
+        to: u64,
+        /// What is wrong at their beginning.
+        why: Flaw,
+    },
+}
+
+/// A scan of a segment's frames.
+pub(crate) struct Scan {
+    window: Window,
+    salt: u64,
+    base: u64,
+    at: u64,
+    limit: u64,
+}
+
+impl Scan {
+    /// Scans the frames between two offsets; `limit` is cut to the file's length.
+    pub fn new(file: Arc<dyn File>, path: &Path, salt: u64, base: u64, start: u64, limit: u64) -> Result<Scan> {
+        let length = file.len().map_err(|error| Error::os("read", path, error))?;
+        let window = Window { file, path: path.to_owned(), start: 0, bytes: Vec::new() };
+        Ok(Scan { window, salt, base, at: start, limit: limit.min(length) })
+    }
+
+    /// The next frame or bad stretch; `None` at the limit or where nothing but zeros follows.
+    ///
+    /// Errors: `Unsupported` for a sound frame of a newer format.
+    pub fn next(&mut self) -> Result<Option<Found>> {
+        if self.at >= self.limit {
+            return Ok(None);
+        }
+        let from = self.at;
+        let why = match self.frame(from)? {
+            Ok(frame) => {
+                self.at = frame.end();
+                return Ok(Some(Found::Frame(frame)));
+            }
+            Err(why) => why,
+        };
+        if self.only_zeros(from)? {
+            self.at = self.limit;
+            return Ok(None);
+        }
+        let to = self.next_frame_after(from)?;
+        self.at = to;
+        Ok(Some(Found::Bad { from, to, why }))
+    }
+
+    /// Whether a frame's payload is as its head says. Memory: one window.
+    pub fn payload_is_sound(&mut self, frame: &FrameAt) -> Result<bool> {
+        let mut at = frame.offset + frame.head.payload_start() as u64;
+        let end = at + u64::from(frame.head.payload_len);
+        let mut crc = crc32fast::Hasher::new();
+        while at < end {
+            let part = self.window.read(at, (end - at).min(WINDOW_BYTES) as usize)?;
+            if part.is_empty() {
+                return Ok(false);
+            }
+            crc.update(part);
+            at += part.len() as u64;
+        }
+        let padding = self.window.read(end, (frame.end() - end) as usize)?;
+        Ok(padding.len() as u64 == frame.end() - end && padding.iter().all(|&byte| byte == 0) && crc.finalize() == frame.head.payload_check)
+    }
+
+    /// A frame's payload, whole. The caller knows it is sound and fits into memory.
+    pub fn payload(&mut self, frame: &FrameAt) -> Result<Vec<u8>> {
+        Ok(self.window.read(frame.offset + frame.head.payload_start() as u64, frame.head.payload_len as usize)?.to_vec())
+    }
+
+    /// Whether all bytes from `from` to the limit are zero.
+    pub fn only_zeros(&mut self, from: u64) -> Result<bool> {
+        Ok(self.last_nonzero(from)? == from)
+    }
+
+    /// Where the bytes from `from` on are zero to the limit.
+    pub fn last_nonzero(&mut self, from: u64) -> Result<u64> {
+        let (mut at, mut last) = (from, from);
+        while at < self.limit {
+            let part = self.window.read(at, (self.limit - at).min(WINDOW_BYTES) as usize)?;
+            if part.is_empty() {
+                break;
+            }
+            if let Some(behind) = part.iter().rposition(|&byte| byte != 0) {
+                last = at + behind as u64 + 1;
+            }
+            at += part.len() as u64;
+        }
+        Ok(last)
+    }
+
+    fn frame(&mut self, offset: u64) -> Result<std::result::Result<FrameAt, Flaw>> {
+        let room = self.limit - offset;
+        let bytes = self.window.read(offset, room.min(HEAD_BYTES as u64) as usize)?;
+        let (record_len, payload_len) = match Head::peek(bytes) {
+            Ok(lengths) => lengths,
+            Err(why) => return Ok(Err(why)),
+        };
+        if frame::frame_len(record_len as usize, u64::from(payload_len)) > room {
+            return Ok(Err(Flaw::Torn("frame")));
+        }
+        let bytes = self.window.read(offset, frame::payload_start(record_len as usize))?;
+        match Head::decode(Place { salt: self.salt, position: self.base + offset }, bytes) {
+            Ok((head, check)) => {
+                let record = bytes[HEAD_BYTES..HEAD_BYTES + record_len as usize].to_vec();
+                Ok(Ok(FrameAt { offset, head, check, record }))
+            }
+            Err(why @ Flaw::Unknown(_)) => {
+                let message = format!("{why}: this store was written by a newer version");
+                Err(Error::new(ErrorKind::Unsupported, message).with_file(&self.window.path, Some(offset)))
+            }
+            Err(why) => Ok(Err(why)),
+        }
+    }
+
+    fn next_frame_after(&mut self, from: u64) -> Result<u64> {
+        let mut at = from + 8;
+        while at + HEAD_BYTES as u64 <= self.limit {
+            let part = self.window.read(at, (self.limit - at).min(WINDOW_BYTES) as usize)?;
+            let candidate = part.chunks_exact(8).position(|eight| eight[..4] == frame::MAGIC);
+            let Some(candidate) = candidate else {
+                at += (part.len() as u64 / 8 * 8).max(8);
+                continue;
+            };
+            at += candidate as u64 * 8;
+            if at + HEAD_BYTES as u64 <= self.limit && self.frame(at)?.is_ok() {
+                return Ok(at);
+            }
+            at += 8;
+        }
+        Ok(self.limit)
+    }
+}
+
+/// A stretch of a file in memory.
+struct Window {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    /// The bytes at `offset`, fewer only at the end of the file.
+    fn read(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
+        let end = offset + length as u64;
+        if offset < self.start || end > self.start + self.bytes.len() as u64 {
+            self.fill(offset, (length as u64).max(WINDOW_BYTES) as usize)?;
+        }
+        let from = ((offset - self.start) as usize).min(self.bytes.len());
+        let to = (from + length).min(self.bytes.len());
+        Ok(&self.bytes[from..to])
+    }
+
+    fn fill(&mut self, offset: u64, length: usize) -> Result<()> {
+        self.bytes.resize(length, 0);
+        self.start = offset;
+        let read = match self.file.read_at(&mut self.bytes, offset) {
+            Ok(read) => read,
+            Err(_) => self.fill_by_sectors()?,
+        };
+        self.bytes.truncate(read);
+        Ok(())
+    }
+
+    /// Reads what can be read; an unreadable sector is filled with bytes that are neither a frame
+    /// nor the zeros that end a log.
+    fn fill_by_sectors(&mut self) -> Result<usize> {
+        let mut done = 0;
+        while done < self.bytes.len() {
+            let sector = done..(done + SECTOR_BYTES).min(self.bytes.len());
+            match self.file.read_at(&mut self.bytes[sector.clone()], self.start + done as u64) {
+                Ok(read) if read < sector.len() => return Ok(done + read),
+                Ok(_) => {}
+                Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => self.bytes[sector.clone()].fill(0xff),
+                Err(error) => return Err(Error::os("read", &self.path, error)),
+            }
+            done = sector.end;
+        }
+        Ok(done)
+    }
+}

@@ -1,0 +1,67 @@
+//! What a store says of itself: its size, and what reading all of it finds.
+
+use super::Shared;
+use super::examine::Examination;
+use crate::error::{Error, Result};
+use crate::format::names;
+use crate::query::ThreadQuery;
+use crate::report::{Finding, Stats};
+
+impl Shared {
+    pub(super) fn stats(&self) -> Result<Stats> {
+        let manifest = self.directory.manifest()?;
+        let mut stats = Stats { max_history: (manifest.max_history != 0).then_some(manifest.max_history), ..Stats::default() };
+        for view in self.index.list(&ThreadQuery::default()) {
+            stats.threads += 1;
+            stats.checkpoints += view.len() as u64;
+            stats.logical_bytes += view.state_bytes();
+            stats.stored_bytes += view.frame_bytes();
+        }
+        stats.keyframes = stats.checkpoints;
+        stats.segments = manifest.segments.len() as u64;
+        let mut used = 0;
+        for listed in &manifest.segments {
+            let end = if listed.end == 0 { self.active_end(listed.base) } else { listed.end };
+            used += end.saturating_sub(u64::from(listed.first_frame));
+        }
+        stats.dead_bytes = used.saturating_sub(stats.stored_bytes);
+        stats.disk_bytes = self.disk_bytes()?;
+        Ok(stats)
+    }
+
+    /// Reads everything and compares it with its checksums.
+    pub(super) fn verify(&self) -> Result<Vec<Finding>> {
+        let manifest = self.directory.manifest()?;
+        let examination = Examination { directory: &self.directory, manifest: &manifest, page_synced: self.tail.synced(), payloads: true };
+        let examined = examination.run(&mut |_, _| {})?;
+        let mut findings = examined.damage;
+        findings.extend(examined.unproven);
+        if examined.end.torn_bytes > 0 {
+            let file = self.directory.file(&names::segment(manifest.segments.last().map_or(0, |listed| listed.number)));
+            let what = format!("an unfinished last write of {} bytes, which opening drops", examined.end.torn_bytes);
+            findings.push(Finding { file, offset: Some(examined.end.end), thread: None, id: None, damage: false, what });
+        }
+        if self.directory.contents()?.quarantine {
+            let file = self.directory.file(names::QUARANTINE);
+            let what = "quarantine holds files that recovery could not believe; remove it once they are not needed".to_owned();
+            findings.push(Finding { file, offset: None, thread: None, id: None, damage: true, what });
+        }
+        Ok(findings)
+    }
+
+    fn active_end(&self, base: u64) -> u64 {
+        self.tail.appended().saturating_sub(base)
+    }
+
+    fn disk_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for name in self.directory.fs.list(&self.directory.path).map_err(|error| Error::os("list", &self.directory.path, error))? {
+            let path = self.directory.path.join(name);
+            if let Ok(Some(false)) = self.directory.fs.is_dir(&path) {
+                // A file that goes away while we look counts nothing.
+                bytes += self.directory.fs.open(&path, false).and_then(|file| file.len()).unwrap_or(0);
+            }
+        }
+        Ok(bytes)
+    }
+}

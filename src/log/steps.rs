@@ -1,0 +1,111 @@
+//! A thread's entries as a persistent sequence: a change makes a new one and shares the rest.
+//!
+//! Short threads, which is nearly all of them, are one exact array. Longer ones are chunks of 64:
+//! the newest chunk grows by copies, full ones are shared, first in a short list and then in a long
+//! one that is copied only every 64 chunks. So a put copies at most 64 entries and 64 pointers,
+//! however long the thread is.
+
+use std::sync::Arc;
+
+use super::view::Entry;
+
+/// Entries per chunk, and chunks per step of the long list.
+const CHUNK: usize = 64;
+
+type Chunk = Arc<[Entry]>;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Steps {
+    /// Entries at the front of the first chunk that are trimmed already.
+    skip: usize,
+    old: Arc<Vec<Chunk>>,
+    recent: Vec<Chunk>,
+    last: Chunk,
+}
+
+impl Steps {
+    pub fn len(&self) -> usize {
+        (self.old.len() + self.recent.len()) * CHUNK + self.last.len() - self.skip
+    }
+
+    pub fn get(&self, index: usize) -> Option<&Entry> {
+        let index = index + self.skip;
+        let chunk = index / CHUNK;
+        let full = self.old.len() + self.recent.len();
+        if chunk < self.old.len() {
+            self.old[chunk].get(index % CHUNK)
+        } else if chunk < full {
+            self.recent[chunk - self.old.len()].get(index % CHUNK)
+        } else {
+            self.last.get(index - full * CHUNK)
+        }
+    }
+
+    /// Without the first `dropped` entries, and with one more at the end.
+    pub fn after(&self, dropped: usize, entry: Entry) -> Steps {
+        let only_last = self.old.is_empty() && self.recent.is_empty();
+        if only_last && self.last.len() - self.skip - dropped < CHUNK {
+            let last = self.last[self.skip + dropped..].iter().cloned().chain([entry]).collect();
+            return Steps { last, ..Steps::default() };
+        }
+        let mut next = self.clone();
+        if next.last.len() == CHUNK {
+            next.recent.push(std::mem::take(&mut next.last));
+            if next.recent.len() == CHUNK {
+                next.old = Arc::new(next.old.iter().cloned().chain(next.recent.drain(..)).collect());
+            }
+        }
+        next.last = next.last.iter().cloned().chain([entry]).collect();
+        next.without_first(dropped)
+    }
+
+    /// Without the first `dropped` entries.
+    pub fn without_first(mut self: Self, dropped: usize) -> Steps {
+        if self.len() - dropped <= CHUNK {
+            return (dropped..self.len()).filter_map(|index| self.get(index)).cloned().collect();
+        }
+        self.skip += dropped;
+        let chunks = self.skip / CHUNK;
+        self.skip %= CHUNK;
+        let from_old = chunks.min(self.old.len());
+        if from_old > 0 {
+            self.old = Arc::new(self.old[from_old..].to_vec());
+        }
+        self.recent.drain(..chunks - from_old);
+        self
+    }
+
+    /// Without the last entry.
+    pub fn without_last(&self) -> Steps {
+        if self.last.len() > 1 {
+            return Steps { last: self.last[..self.last.len() - 1].into(), ..self.clone() };
+        }
+        (0..self.len().saturating_sub(1)).filter_map(|index| self.get(index)).cloned().collect()
+    }
+
+    /// With another entry at `index`.
+    pub fn replaced(&self, index: usize, entry: Entry) -> Steps {
+        let mut next = self.clone();
+        let index = index + self.skip;
+        let (chunk, old) = (index / CHUNK, self.old.len());
+        let full = old + self.recent.len();
+        let (chunk, within) = if chunk < old {
+            (&mut Arc::make_mut(&mut next.old)[chunk], index % CHUNK)
+        } else if chunk < full {
+            (&mut next.recent[chunk - old], index % CHUNK)
+        } else {
+            (&mut next.last, index - full * CHUNK)
+        };
+        Arc::make_mut(chunk)[within] = entry;
+        next
+    }
+}
+
+impl FromIterator<Entry> for Steps {
+    fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Steps {
+        let entries: Vec<Entry> = entries.into_iter().collect();
+        let mut chunks: Vec<Chunk> = entries.chunks(CHUNK).map(Chunk::from).collect();
+        let last = chunks.pop().unwrap_or_default();
+        Steps { skip: 0, old: Arc::new(chunks), recent: Vec::new(), last }
+    }
+}

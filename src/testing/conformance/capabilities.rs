@@ -1,0 +1,127 @@
+//! What a place does not have it answers with `Unsupported`; and a pointer to a place is a place.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::probe::{good, id, is_unsupported, refused};
+use super::{Make, Place, Setup};
+use crate::batch::{Batch, ExpectedHead, KEY_BYTES_MAX, OnExisting, PutOptions};
+use crate::checkpoint::{CheckpointId, TypeTag};
+use crate::checkpointer::{Checkpointer, CheckpointerExt};
+use crate::error::{ErrorKind, Result};
+use crate::query::{FindQuery, ThreadQuery, VacuumQuery};
+
+cases![what_is_missing_is_unsupported, attachments_work_or_are_unsupported, a_pointer_to_a_place_is_a_place];
+
+#[track_caller]
+fn missing<T>(had: bool, what: &str, result: Result<T>) {
+    if !had {
+        refused(ErrorKind::Unsupported, what, result);
+    }
+}
+
+/// Every call behind a capability that is false is `Unsupported` and does nothing.
+pub fn what_is_missing_is_unsupported(make: Make<'_>) {
+    let place = make(Setup::default());
+    let own = place.put_text("t", "1");
+    place.put_text("t", "2");
+    let before = place.picture(&["t", "u"]);
+    let has = place.capabilities();
+    missing(has.list_threads, "list_threads", place.list_threads(&ThreadQuery::default()));
+    missing(has.list_threads, "threads", place.threads());
+    missing(has.branching, "fork", place.fork("t", Some(&own), "u"));
+    missing(has.branching, "rename", place.rename("t", "u"));
+    missing(has.branching, "rollback", place.rollback("t", &own));
+    let by_text = FindQuery { text: Some("1".to_owned()), ..FindQuery::default() };
+    let by_metadata = FindQuery { metadata: vec![("a".to_owned(), serde_json::Value::Null)], ..FindQuery::default() };
+    missing(has.search, "find by text", place.find(&by_text));
+    missing(has.metadata_query, "find by metadata", place.find(&by_metadata));
+    let by_count = VacuumQuery { keep: Some(1), ..VacuumQuery::default() };
+    let by_age = VacuumQuery { older_than: Some(Duration::ZERO), ..VacuumQuery::default() };
+    let by_idle_time = VacuumQuery { idle: Some(Duration::ZERO), ..VacuumQuery::default() };
+    missing(has.vacuum, "vacuum", place.vacuum(&by_count));
+    missing(has.vacuum && has.ttl, "vacuum by age", place.vacuum(&by_age));
+    missing(has.vacuum && has.ttl, "vacuum by idle time", place.vacuum(&by_idle_time));
+    if !has.compare_and_put {
+        for head in [ExpectedHead::Empty, ExpectedHead::Id(own)] {
+            let expecting = PutOptions::default().expected_head(head);
+            missing(false, "expected_head", place.put_bytes("u", TypeTag::JSON, b"1", expecting));
+        }
+    }
+    assert_eq!(place.picture(&["t", "u"]), before);
+}
+
+/// Attachments come back in byte order of their keys, the first or the last of a key as asked; or
+/// both calls are `Unsupported` and a batch with an attachment is refused whole.
+pub fn attachments_work_or_are_unsupported(make: Make<'_>) {
+    let mut place = make(Setup::default());
+    let own = place.put_text("t", "1");
+    let mut batch = Batch::new();
+    batch.put("u", TypeTag::JSON, b"1", PutOptions::default()).attach("t", own.clone(), "k", TypeTag::BYTES, b"1", OnExisting::Keep);
+    let result = place.commit(&batch);
+    if is_unsupported(&result) {
+        assert!(place.audit("u").is_empty(), "a refused batch leaves nothing");
+        refused(ErrorKind::Unsupported, "attach", place.attach("t", &own, "k", TypeTag::BYTES, b"1", OnExisting::Keep));
+        refused(ErrorKind::Unsupported, "attachments", place.attachments("t", &own));
+        return;
+    }
+    good("commit", result);
+    attach_with_keys_of_any_length(&place, &own);
+    let early = id("a checkpoint that comes later");
+    for (key, value, on, written) in [
+        ("k", &b"2"[..], OnExisting::Keep, false),
+        ("k", b"3", OnExisting::Replace, true),
+        ("K", b"", OnExisting::Keep, true),
+        ("\0", b"\xff", OnExisting::Replace, true),
+    ] {
+        assert_eq!(good("attach", place.attach("t", &own, key, TypeTag::BYTES, value, on)), written, "{key:?} {on:?}");
+        good("attach early", place.attach("t", &early, key, TypeTag::BYTES, value, on));
+    }
+    for _ in 0..2 {
+        assert_eq!(
+            attached(&place, &own),
+            [("\0".to_owned(), b"\xff".to_vec()), ("K".to_owned(), vec![]), ("k".to_owned(), b"3".to_vec())]
+        );
+        place.reopen();
+    }
+    place.put_text_with("t", "2", PutOptions::default().id(early.clone()));
+    assert_eq!(attached(&place, &early).len(), 3, "what was attached before its checkpoint is there with it");
+    assert!(attached(&place, &id("never")).is_empty());
+    place.audit("t");
+}
+
+fn attach_with_keys_of_any_length(place: &Place, own: &CheckpointId) {
+    let attach = |key: &str| place.attach("keys", own, key, TypeTag::JSON, b"1", OnExisting::Keep);
+    assert!(good("the longest key", attach(&"x".repeat(KEY_BYTES_MAX))));
+    refused(ErrorKind::InvalidInput, "a key too long", attach(&"x".repeat(KEY_BYTES_MAX + 1)));
+    refused(ErrorKind::InvalidInput, "an empty key", attach(""));
+    refused(ErrorKind::InvalidInput, "bad JSON", place.attach("keys", own, "k", TypeTag::JSON, b"NaN", OnExisting::Keep));
+}
+
+fn attached(place: &Place, id: &CheckpointId) -> Vec<(String, Vec<u8>)> {
+    let attachments = good("attachments", place.attachments("t", id));
+    attachments.into_iter().map(|attachment| (attachment.key, attachment.value.into_vec())).collect()
+}
+
+/// A borrow, a box and an arc of a place forward the calls, typed ones too.
+pub fn a_pointer_to_a_place_is_a_place(make: Make<'_>) {
+    let place = make(Setup::default());
+    let borrowed: &dyn Checkpointer = &*place;
+    step_through(&borrowed, 1);
+    step_through(&Box::new(borrowed), 2);
+    step_through(&Arc::new(borrowed), 3);
+    step_through(borrowed, 4);
+    let boxed: Box<dyn Checkpointer + '_> = Box::new(borrowed);
+    step_through(&*boxed, 5);
+    let shared: Arc<dyn Checkpointer + '_> = Arc::new(boxed);
+    step_through(&shared, 6);
+    assert_eq!(place.states("t").concat(), "654321");
+    place.audit("t");
+}
+
+fn step_through<C: Checkpointer + ?Sized>(pointer: &C, step: usize) {
+    let own = good("put", pointer.put("t", &step));
+    assert_eq!(good("get", pointer.get::<usize>("t")), Some(step));
+    assert_eq!(good("head", pointer.head("t")).map(|head| head.id), Some(own));
+    assert_eq!(good("history", pointer.history::<usize>("t", None)).len(), step);
+}

@@ -1,0 +1,66 @@
+//! The conformance suite on every backend of this crate.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use taffrail::testing::conformance::{Place, Setup, run_all};
+use taffrail::{Durability, MemoryCheckpointer, Options, Store};
+
+#[test]
+fn memory() {
+    run_all(&|setup| Place::new(MemoryCheckpointer::with_max_history(setup.max_history).unwrap()));
+}
+
+#[test]
+fn memory_behind_pointers() {
+    run_all(&|setup| Place::new(Arc::new(Box::new(MemoryCheckpointer::with_max_history(setup.max_history).unwrap()))));
+}
+
+#[test]
+fn memory_that_outlives_its_handle() {
+    run_all(&|setup| {
+        let memory = MemoryCheckpointer::with_max_history(setup.max_history).unwrap();
+        Place::new(memory.clone()).reopened_by(move || memory.clone())
+    });
+}
+
+#[test]
+fn store() {
+    run_all(&|setup| store_with(setup, |options| options));
+}
+
+#[test]
+fn store_in_small_segments_without_mmap() {
+    run_all(&|setup| store_with(setup, |options| options.segment_bytes(64 * 1024).mmap(false)));
+}
+
+fn store_with(setup: Setup, tune: fn(Options) -> Options) -> Place {
+    let scratch = Scratch::new();
+    let dir = scratch.store_dir();
+    let options = move || tune(Store::options()).durability(Durability::Buffered);
+    let store = options().max_history(setup.max_history).open(&dir).unwrap();
+    // The second opening names no max_history: the store keeps its own.
+    Place::new(store).reopened_by(move || options().open(scratch.store_dir()).unwrap())
+}
+
+/// A directory with a store in it, and a watch that nothing was made beside the store.
+struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    fn new() -> Self {
+        Scratch(tempfile::tempdir().unwrap())
+    }
+
+    fn store_dir(&self) -> PathBuf {
+        self.0.path().join("store")
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let beside: Vec<_> = std::fs::read_dir(self.0.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        if !std::thread::panicking() {
+            assert_eq!(beside, ["store"], "something was made outside the store");
+        }
+    }
+}
