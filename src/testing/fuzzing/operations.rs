@@ -1,9 +1,9 @@
 //! Operations on a store in a directory, held against the same ones in memory.
 //!
 //! Each byte string is a run of operations: puts, deletes, limits, batches, syncs, reopenings. The
-//! store must answer as the memory does and show the same. The tail of the newest segment may be
-//! cut: then it must open to what it showed after one of the operations, and take a put again; that
-//! ends the run. Only the public calls are used, and the files only to cut them.
+//! store must answer as the memory does and show the same. Between them a crash that lost the end of
+//! the newest segment is played on a copy of the files: it must open to what was shown after one of
+//! the operations since the last sync, and take a put again. Only public calls are used.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -22,8 +22,6 @@ use crate::query::HistoryQuery;
 const OPERATIONS_MAX: usize = 64;
 /// How many checkpoints a thread keeps at first.
 const KEEP: usize = 5;
-/// What a segment has before its first frame.
-const HEADER_BYTES: u64 = 72;
 /// Few, and one that the door refuses.
 const THREADS: [&str; 8] = ["a", "a", "a", "b", "b", "thread/with é", "thread/with é", ""];
 
@@ -42,13 +40,10 @@ pub fn operations(data: &[u8]) -> bool {
             8 => run.commit(2 + input.below(6), &mut input),
             9 => run.retain(None, &mut input),
             10 => run.retain(Some(THREADS[input.below(THREADS.len())]), &mut input),
-            11 => run.store().sync().unwrap(),
+            11 => run.sync(),
             12 => run.look_read_only(),
             13 | 14 => run.reopen(),
-            _ => {
-                run.cut(input.below(256) as u64 * 16 + input.below(16) as u64);
-                return true;
-            }
+            _ => run.crash(input.below(256) as u64 * 4 + input.below(4) as u64),
         }
     }
     run.reopen();
@@ -62,6 +57,8 @@ struct Run {
     memory: MemoryCheckpointer,
     /// What was shown after each operation, the newest last.
     shown: Vec<Shown>,
+    /// Which of these is synced for certain.
+    synced: usize,
     puts: u64,
 }
 
@@ -70,15 +67,11 @@ impl Run {
         let dir = scratch.join("store");
         let store = Store::options().max_history(KEEP).segment_bytes(64 * 1024).durability(Durability::Buffered).open(&dir).unwrap();
         let memory = MemoryCheckpointer::with_max_history(KEEP).unwrap();
-        Run { dir, store: Some(store), memory, shown: vec![Shown::new()], puts: 0 }
+        Run { dir, store: Some(store), memory, shown: vec![Shown::new()], synced: 0, puts: 0 }
     }
 
     fn store(&self) -> &Store {
         self.store.as_ref().unwrap()
-    }
-
-    fn open(&self) -> crate::Result<Store> {
-        Store::options().segment_bytes(64 * 1024).durability(Durability::Buffered).open(&self.dir)
     }
 
     fn commit(&mut self, count: usize, input: &mut Input<'_>) {
@@ -114,13 +107,19 @@ impl Run {
         self.compare_heads();
     }
 
+    fn sync(&mut self) {
+        self.store().sync().unwrap();
+        self.synced = self.shown.len() - 1;
+    }
+
     fn reopen(&mut self) {
         // Dropped and not closed: what was put is there all the same.
         self.store = None;
-        self.store = Some(self.open().unwrap());
+        self.store = Some(open(&self.dir).unwrap());
         assert_eq!(self.store().recovery().damage, []);
         assert_eq!(self.store().verify().unwrap(), []);
         assert_eq!(shown_by(self.store()), shown_by(&self.memory));
+        self.synced = self.shown.len() - 1;
     }
 
     fn look_read_only(&self) {
@@ -128,37 +127,43 @@ impl Run {
         assert_eq!(shown_by(&store), shown_by(&self.memory));
     }
 
-    /// Cuts so many bytes from what the newest segment holds, and opens.
-    fn cut(&mut self, bytes: u64) {
-        self.store = None;
-        let newest = self.newest_segment();
+    /// A crash that lost the end of the newest segment: the files are copied while the store has
+    /// them open, so what was not synced is not proven, and so many bytes are cut from the copy.
+    fn crash(&self, bytes: u64) {
+        let copy = self.copy();
+        let newest = newest_segment(&copy);
         let content = std::fs::read(&newest).unwrap();
         let held = content.iter().rposition(|&byte| byte != 0).map_or(0, |last| last as u64 + 1);
         let left = held.saturating_sub(bytes);
         OpenOptions::new().write(true).open(&newest).unwrap().set_len(left).unwrap();
-        let store = match self.open() {
+        let store = match open(&copy) {
             Ok(store) => store,
-            Err(error) => {
-                assert!(left < HEADER_BYTES, "{left} of {held} bytes were left: {error}");
-                return;
-            }
+            Err(error) => panic!("{left} of {held} bytes were left: {error}"),
         };
         store.verify().unwrap();
-        if left < HEADER_BYTES {
-            return;
+        // Below the proven end a cut is damage, which is reported and costs what stood there.
+        if store.recovery().damage.is_empty() {
+            let shown = shown_by(&store);
+            let allowed = &self.shown[self.synced..];
+            assert!(allowed.contains(&shown), "after a cut to {left} of {held} bytes: {shown:?}, not one of {allowed:?}");
+            store.put_bytes("after", TypeTag::BYTES, b"the cut", PutOptions::default()).unwrap();
+            drop(store);
+            let mut again = shown_by(&open(&copy).unwrap());
+            assert_eq!(again.remove("after").map(|checkpoints| checkpoints.len()), Some(1));
+            assert_eq!(again, shown, "a put after the cut changed what stood there");
         }
-        let shown = shown_by(&store);
-        assert!(self.shown.contains(&shown), "after a cut to {left} of {held} bytes the store shows what it never did: {shown:?}");
-        store.put_bytes("after", TypeTag::BYTES, b"the cut", PutOptions::default()).unwrap();
-        drop(store);
-        let mut again = shown_by(&self.open().unwrap());
-        assert_eq!(again.remove("after").map(|checkpoints| checkpoints.len()), Some(1));
-        assert_eq!(again, shown, "a put after the cut changed what stood there");
+        std::fs::remove_dir_all(copy).unwrap();
     }
 
-    fn newest_segment(&self) -> PathBuf {
-        let files = std::fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap().path());
-        files.filter(|path| path.extension().is_some_and(|kind| kind == "seg")).max().unwrap()
+    fn copy(&self) -> PathBuf {
+        let copy = self.dir.with_file_name("copy");
+        std::fs::create_dir(&copy).unwrap();
+        for entry in std::fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap()) {
+            if entry.file_type().unwrap().is_file() {
+                std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+            }
+        }
+        copy
     }
 
     fn compare_heads(&mut self) {
@@ -170,6 +175,15 @@ impl Run {
         }
         self.shown.push(shown_by(&self.memory));
     }
+}
+
+fn open(dir: &Path) -> crate::Result<Store> {
+    Store::options().segment_bytes(64 * 1024).durability(Durability::Buffered).open(dir)
+}
+
+fn newest_segment(dir: &Path) -> PathBuf {
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    files.filter(|path| path.extension().is_some_and(|kind| kind == "seg")).max().unwrap()
 }
 
 /// One operation of a batch; owns what the batch borrows.

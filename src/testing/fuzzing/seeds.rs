@@ -92,7 +92,7 @@ fn manifest(segments: u64) -> Vec<u8> {
     [&[1], &manifest.encode()[..]].concat()
 }
 
-/// Runs that put, delete, batch, limit and reopen, and one that ends in a cut.
+/// Runs that put, delete, batch, limit and reopen, and two that crash.
 fn runs() -> Vec<Vec<u8>> {
     // A put: operation, thread, kind, size, id, parent, expected head, metadata.
     const PUT: [u8; 8] = [0, 0, 2, 40, 0, 7, 7, 1];
@@ -103,7 +103,7 @@ fn runs() -> Vec<Vec<u8>> {
         [puts(3), vec![10, 0, 1], puts(2), vec![9, 2, 13], puts(2), vec![12, 11]].concat(),
         [vec![8, 2], PUT[1..].repeat(4), vec![13], puts(1), vec![0, 0, 0, 13]].concat(),
         [large.repeat(4), vec![13], large.clone(), puts(2), vec![14]].concat(),
-        [puts(5), vec![15, 8, 3]].concat(),
+        [puts(2), vec![11], puts(3), vec![15, 8, 3], puts(1), vec![13, 15, 20, 0]].concat(),
         [large.repeat(3), puts(3), vec![15, 20, 1]].concat(),
     ]
 }
