@@ -2,7 +2,7 @@
 //!
 //! `fuzz/` calls each function under a fuzzer, `tests/corpus.rs` calls it with the inputs that are
 //! committed. A function panics where its property does not hold and answers whether the input got
-//! past the decoder's refusals, so that a corpus that tests nothing is noticed. Inputs to begin with
+//! past the refusals, so that a corpus that tests nothing is noticed. Inputs to begin with
 //! are made by `seeds` from real values.
 
 mod decoders;
