@@ -1,3 +1,5 @@
 //! For the authors of other backends: what their tests can be made of.
 
 pub mod conformance;
+#[doc(hidden)]
+pub mod fuzzing;

@@ -1,0 +1,84 @@
+//! The decoders of `format`: they never panic, and what they accept is encoded to the same bytes.
+//!
+//! Where the bytes carry a checksum the first byte of the input chooses whether it is made to fit:
+//! without that a fuzzer would never get behind it.
+
+use crate::format::frame::{self, HEAD_BYTES, Head, Place};
+use crate::format::manifest::{self, Manifest};
+use crate::format::names::{self as file_names, Name};
+use crate::format::record::Record;
+use crate::format::segment::{self, HEADER_BYTES, Header};
+
+/// Where the fuzzed frame stands; any place will do.
+pub(super) const PLACE: Place = Place { salt: 0x5a17, position: 4096 };
+
+/// A frame: its head, its record and its payload.
+pub fn frame(data: &[u8]) -> bool {
+    let bytes = repaired(data, |bytes| frame::repair(PLACE, bytes));
+    let Ok((head, check)) = Head::decode(PLACE, &bytes) else { return false };
+    let record = &bytes[HEAD_BYTES..HEAD_BYTES + head.record_len as usize];
+    let (again, check_again) = head.encode(PLACE, record);
+    assert_eq!(&again[..], &bytes[..HEAD_BYTES], "the head came back with other bytes");
+    assert_eq!(check_again, check);
+    let decoded = Record::decode(record).is_ok();
+    let Ok(payload) = head.payload(&bytes) else { return false };
+    assert_eq!(payload.len(), head.payload_len as usize);
+    assert!(head.frame_len() <= bytes.len() as u64, "a frame longer than its bytes was believed");
+    decoded
+}
+
+/// A record, which has no checksum of its own.
+pub fn record(data: &[u8]) -> bool {
+    let Ok(record) = Record::decode(data) else { return false };
+    let mut again = Vec::new();
+    record.encode(&mut again);
+    assert_eq!(again, data, "{record:?} came back with other bytes");
+    !record.thread().is_empty()
+}
+
+/// A segment's header.
+pub fn segment(data: &[u8]) -> bool {
+    let bytes = repaired(data, segment::repair);
+    let Ok(header) = Header::decode(&bytes) else { return false };
+    assert_eq!(header.encode().0, bytes[..HEADER_BYTES], "{header:?} came back with other bytes");
+    true
+}
+
+/// The manifest.
+pub fn manifest(data: &[u8]) -> bool {
+    let bytes = repaired(data, manifest::repair);
+    let Ok(manifest) = Manifest::decode(&bytes) else { return false };
+    assert_eq!(manifest.encode(), bytes, "{manifest:?} came back with other bytes");
+    true
+}
+
+/// A file name: what is read as ours is the name we would build.
+pub fn names(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else { return false };
+    let Some(name) = Name::parse(text) else { return false };
+    let built = match name {
+        Name::Segment(number) => file_names::segment(number),
+        Name::SegmentNew(number) => file_names::segment_new(number),
+        Name::Hint(number) => format!("{number:016x}.hint"),
+        Name::Manifest => file_names::MANIFEST.to_owned(),
+        Name::ManifestNew => file_names::MANIFEST_NEW.to_owned(),
+        Name::Tail => file_names::TAIL.to_owned(),
+        Name::Quarantine => file_names::QUARANTINE.to_owned(),
+        Name::Lock => {
+            assert!(text.ends_with(".lock"));
+            return true;
+        }
+    };
+    assert_eq!(built, text);
+    true
+}
+
+/// The input behind its first byte, with the checksum made to fit where that byte is odd.
+fn repaired(data: &[u8], repair: impl Fn(&mut [u8])) -> Vec<u8> {
+    let Some((&mode, bytes)) = data.split_first() else { return Vec::new() };
+    let mut bytes = bytes.to_vec();
+    if mode % 2 == 1 {
+        repair(&mut bytes);
+    }
+    bytes
+}

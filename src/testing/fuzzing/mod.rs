@@ -1,0 +1,32 @@
+//! What the fuzz targets ask of any bytes, as plain functions: the properties stand here once.
+//!
+//! `fuzz/` calls each function under a fuzzer, `tests/corpus.rs` calls it with the inputs that are
+//! committed. A function panics where its property does not hold and answers whether the input got
+//! past the refusals, so that a corpus that tests nothing is noticed. Inputs to begin with
+//! are made by `seeds` from real values.
+
+mod decoders;
+mod operations;
+mod seeds;
+mod texts;
+
+pub use decoders::{frame, manifest, names, record, segment};
+pub use operations::operations;
+pub use seeds::seeds;
+pub use texts::{glob, json, metadata};
+
+/// A property of any bytes; answers whether the input was accepted.
+pub type Property = fn(&[u8]) -> bool;
+
+/// Every target by the name of its folder and its fuzz target.
+pub const TARGETS: [(&str, Property); 9] = [
+    ("frame", frame),
+    ("record", record),
+    ("segment", segment),
+    ("manifest", manifest),
+    ("names", names),
+    ("json", json),
+    ("glob", glob),
+    ("metadata", metadata),
+    ("operations", operations),
+];

@@ -1,0 +1,109 @@
+//! Inputs to begin with, made from real values; `tests/corpus.rs` says how they are written.
+
+use super::decoders::PLACE;
+use crate::format::frame::{Head, payload_check};
+use crate::format::manifest::{Listed, Manifest};
+use crate::format::names;
+use crate::format::record::{Id, Put, Record};
+use crate::format::segment::{Header, Kind};
+
+/// The inputs of a target, each of which it accepts; none for a name that is no target.
+pub fn seeds(target: &str) -> Vec<Vec<u8>> {
+    match target {
+        "frame" => records().iter().flat_map(|record| [frame(record, b""), frame(record, b"{\"step\":1}")]).collect(),
+        "record" => records(),
+        "segment" => [Kind::Log { base: 4096 }, Kind::Compacted { first: 3, last: 9 }].map(segment).into(),
+        "manifest" => [1, 3].map(manifest).into(),
+        "names" => {
+            let fixed = [names::MANIFEST, names::MANIFEST_NEW, names::TAIL, names::QUARANTINE, "write.lock", "00000000000000ff.hint"];
+            let built = [names::segment(0x1f), names::segment_new(u64::MAX)];
+            fixed.map(str::to_owned).into_iter().chain(built).map(String::into_bytes).collect()
+        }
+        "json" => texts(&[" [1, -0.0, 1e400]\n", r#"{"a":"\ud83d\u0000é","a":[null,true]}"#, "\"[[{\\\"\""]),
+        "metadata" => texts(&[r#"{"step": 7, "a": 1, "a": {"b": null}}"#, "{}", r#"{"\u0061":2,"\"":0}"#]),
+        "glob" => texts(&["\0\x05a*?\\*abc*", "\0\x03*a*xxaxx", "\x01\x04\x03\x00\x03\x01\x01\x00\x02\x01"]),
+        "operations" => runs(),
+        _ => Vec::new(),
+    }
+}
+
+fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
+    texts.iter().map(|text| text.as_bytes().to_vec()).collect()
+}
+
+fn records() -> Vec<Vec<u8>> {
+    let (thread, uuid) = ("thread", Id::Uuid([7; 16]));
+    let put = Put { thread, id: uuid, place: 9, floor: 2, saved_at: -5, parent: None, tag: "json", metadata: "", state_len: 9 };
+    let named = Put { id: Id::Text("step-2"), parent: Some(uuid), metadata: "{\"a\":1}", ..put.clone() };
+    let records = [
+        Record::Put(put),
+        Record::Put(named),
+        Record::DeleteThread { thread },
+        Record::DeleteCheckpoint { thread, place: 3 },
+        Record::Trim { thread, floor: 4 },
+        Record::Keep { thread, keep: Some(5) },
+        Record::Keep { thread, keep: None },
+    ];
+    let encoded = |record: &Record<'_>| {
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        bytes
+    };
+    records.iter().map(encoded).collect()
+}
+
+/// Behind the byte that asks for the checksums to be made to fit, so that changes get behind them.
+fn frame(record: &[u8], payload: &[u8]) -> Vec<u8> {
+    let head = Head {
+        more: payload.is_empty(),
+        record_len: record.len() as u32,
+        payload_len: payload.len() as u32,
+        seq: 7,
+        synced_end: 4096,
+        prev_check: 99,
+        payload_check: payload_check(payload),
+    };
+    let mut bytes = vec![1];
+    bytes.extend_from_slice(&head.encode(PLACE, record).0);
+    bytes.extend_from_slice(record);
+    bytes.resize(1 + head.payload_start(), 0);
+    bytes.extend_from_slice(payload);
+    bytes.resize(1 + head.frame_len() as usize, 0);
+    bytes
+}
+
+fn segment(kind: Kind) -> Vec<u8> {
+    let header = Header { store: [9; 16], number: 12, salt: 77, kind, first_frame: 72 };
+    [&[1], &header.encode().0[..]].concat()
+}
+
+fn manifest(segments: u64) -> Vec<u8> {
+    let listed = |number| Listed { number, salt: number * 3, base: number << 20, end: 800, first_frame: 72, compacted: number == 1 };
+    let manifest = Manifest {
+        store: [1; 16],
+        generation: 4,
+        epoch: 1,
+        seq_floor: 9,
+        next_number: segments + 1,
+        max_history: 50,
+        segments: (1..=segments).map(listed).collect(),
+        retired: vec![7],
+    };
+    [&[1], &manifest.encode()[..]].concat()
+}
+
+/// Runs that put, delete, batch, limit and reopen, and two that crash.
+fn runs() -> Vec<Vec<u8>> {
+    // A put: operation, thread, kind, size, id, parent, expected head, metadata.
+    const PUT: [u8; 8] = [0, 0, 2, 40, 0, 7, 7, 1];
+    let puts = |count: usize| PUT.repeat(count);
+    let large: Vec<u8> = PUT.iter().enumerate().map(|(at, &byte)| if at == 3 { 230 } else { byte }).collect();
+    vec![
+        [puts(7), vec![13]].concat(),
+        [puts(3), vec![10, 0, 1], puts(2), vec![9, 2, 13], puts(2), vec![12, 11]].concat(),
+        [vec![8, 2], PUT[1..].repeat(4), vec![13], puts(1), vec![0, 0, 0, 13]].concat(),
+        [large.repeat(4), vec![13], large.clone(), puts(2), vec![14]].concat(),
+        [puts(2), vec![11], puts(3), vec![15, 8, 3], puts(1), vec![13, 15, 20, 0]].concat(),
+        [large.repeat(3), puts(3), vec![15, 20, 1]].concat(),
+    ]
+}
