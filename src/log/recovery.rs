@@ -29,6 +29,8 @@ use crate::report::Recovery;
 
 /// Sequence numbers and positions jump to a multiple of this when a log is not ended cleanly.
 const JUMP: u64 = 1 << 32;
+/// No segment is longer: its offsets are kept in 32 bits, in units of 8.
+const SEGMENT_SPAN: u64 = 1 << 35;
 
 /// A store as opening found or made it.
 pub(crate) struct Opened {
@@ -182,7 +184,8 @@ fn recover(directory: &Directory, options: &Options, lock: Held, mut manifest: M
             manifest.seq_floor = next_seq;
             manifest.epoch += u64::from(marks.is_some_and(|marks| marks.poisoned));
             report.fresh_segment = true;
-            let active = go_on_afresh(directory, options, &mut manifest, &tail, &mut examined, &mut replay, &mut report)?;
+            let appended = marks.map_or(0, |marks| marks.appended);
+            let active = go_on_afresh(directory, options, &mut manifest, &tail, appended, &mut examined, &mut replay, &mut report)?;
             (active, next_seq)
         }
     };
@@ -222,6 +225,7 @@ fn read_only(directory: &Directory, options: &Options, manifest: Manifest) -> Re
         ..Recovery::default()
     };
     let tail = Tail::new(SharedPage::unshared());
+    tail.raise_synced(marks.map_or(0, |marks| marks.synced));
     Ok(Opened { manifest, index: replay.into_index(), segments, tail, report, unreadable: examined.unreadable, writing: None })
 }
 
@@ -238,8 +242,10 @@ fn finish_renames(directory: &Directory, manifest: &Manifest, contents: &Content
 
 fn read_tail(directory: &Directory, manifest: &Manifest) -> Result<Option<Marks>> {
     let path = directory.file(names::TAIL);
+    // The page is believed only within what a segment can hold: damaged, it must not use up the positions.
+    let highest = manifest.segments.last().map_or(0, |listed| listed.base.saturating_add(SEGMENT_SPAN));
     match directory.fs.map_page(&path) {
-        Ok(page) => Ok(Tail::new(page).read(&manifest.store)),
+        Ok(page) => Ok(Tail::new(page).read(&manifest.store).filter(|marks| marks.appended <= highest)),
         Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::InvalidData) => Ok(None),
         Err(error) => Err(Error::os("map", &path, error)),
     }
@@ -307,11 +313,13 @@ fn go_on(directory: &Directory, options: &Options, manifest: &Manifest, examined
 }
 
 /// Writes what is not proven synced into a fresh segment, and lets the old one end where it is.
+#[allow(clippy::too_many_arguments)]
 fn go_on_afresh(
     directory: &Directory,
     options: &Options,
     manifest: &mut Manifest,
     tail: &Tail,
+    appended: u64,
     examined: &mut Examined,
     replay: &mut Replay,
     report: &mut Recovery,
@@ -321,7 +329,7 @@ fn go_on_afresh(
     if !examined.unproven.is_empty() {
         keep_unproven(directory, &old, log.end, log.file_len, report)?;
     }
-    let base = jump_above((old.base + log.file_len).max(tail.appended()));
+    let base = jump_above((old.base + log.file_len).max(appended));
     let mut tail_frames = std::mem::take(&mut examined.end.tail);
     manifest.retired.clear();
     if let Some(last) = manifest.segments.last_mut() {

@@ -60,12 +60,13 @@ impl Tail {
         Tail(page)
     }
 
-    /// What the page says, if it is one of this store's and of this layout.
+    /// What the page says, if it is one of this store's and of this layout, and can be: nothing is
+    /// synced or visible that was not appended.
     pub fn read(&self, store: &[u8; 16]) -> Option<Marks> {
         let word = |index: usize| self.0.word(index).load(Acquire);
         let names = store_words(store);
         let ours = word(WORD_MAGIC) == MAGIC && word(WORD_LAYOUT) == LAYOUT && [word(WORD_STORE), word(WORD_STORE + 1)] == names;
-        ours.then(|| Marks {
+        let marks = Marks {
             appended: word(WORD_APPENDED),
             synced: word(WORD_SYNCED),
             visible: word(WORD_VISIBLE),
@@ -74,7 +75,8 @@ impl Tail {
             syncing: word(WORD_SYNCING) != 0,
             epoch: word(WORD_EPOCH),
             poisoned: word(WORD_POISON) != 0,
-        })
+        };
+        (ours && marks.synced.max(marks.visible) <= marks.appended).then_some(marks)
     }
 
     /// Writes the whole page anew. Only who is alone with it may.
@@ -179,6 +181,11 @@ mod tests {
         tail.reset(&[1; 16], marks);
         assert_eq!(tail.read(&[1; 16]), Some(marks));
         assert_eq!(tail.read(&[2; 16]), None);
+        for impossible in [Marks { synced: 10, ..marks }, Marks { visible: 10, ..marks }] {
+            tail.reset(&[1; 16], impossible);
+            assert_eq!(tail.read(&[1; 16]), None);
+        }
+        tail.reset(&[1; 16], marks);
         tail.raise_appended(5);
         assert_eq!(tail.appended(), 9);
     }
