@@ -160,7 +160,7 @@ impl Reading<'_> {
     fn active(&mut self) -> Result<()> {
         let file_len = self.file.len().map_err(|error| Error::os("read", &self.path, error))?;
         let first = u64::from(self.listed.first_frame);
-        let proven = self.proven_end(file_len)?.max(first);
+        let mut proven = self.proven_end(file_len)?.max(first);
         let holds_proven = proven > first || self.header_check.is_none();
         let mut log = ActiveEnd { proven, file_len, holds_proven, end: proven, last_check: self.header_check, ..ActiveEnd::default() };
         let (mut reached, mut ended) = (first, false);
@@ -170,6 +170,9 @@ impl Reading<'_> {
         while let Some(found) = scan.next()? {
             match found {
                 Found::Frame(frame) if frame.offset < proven => {
+                    // Only a damaged page tells an end inside a frame, and no frame is cut for it.
+                    proven = proven.max(frame.end());
+                    (log.proven, log.end) = (proven, proven);
                     log.last_check = Some(frame.check);
                     reached = self.proven(&mut scan, Found::Frame(frame), proven)?;
                 }

@@ -66,7 +66,7 @@ impl Scan {
     /// Scans the frames between two offsets; `limit` is cut to the file's length.
     pub fn new(file: Arc<dyn File>, path: &Path, salt: u64, base: u64, start: u64, limit: u64) -> Result<Scan> {
         let length = file.len().map_err(|error| Error::os("read", path, error))?;
-        let window = Window { file, path: path.to_owned(), start: 0, bytes: Vec::new() };
+        let window = Window { file, path: path.to_owned(), length, start: 0, bytes: Vec::new() };
         Ok(Scan { window, salt, base, at: start, limit: limit.min(length) })
     }
 
@@ -116,9 +116,20 @@ impl Scan {
         Ok(self.window.read(frame.offset + frame.head.payload_start() as u64, frame.head.payload_len as usize)?.to_vec())
     }
 
-    /// Whether all bytes from `from` to the limit are zero.
+    /// Whether all bytes from `from` to the limit are zero; ends at the first that is not.
     pub fn only_zeros(&mut self, from: u64) -> Result<bool> {
-        Ok(self.last_nonzero(from)? == from)
+        let mut at = from;
+        while at < self.limit {
+            let part = self.window.read(at, (self.limit - at).min(WINDOW_BYTES) as usize)?;
+            if part.is_empty() {
+                break;
+            }
+            if !part.chunks(SECTOR_BYTES).all(is_zero) {
+                return Ok(false);
+            }
+            at += part.len() as u64;
+        }
+        Ok(true)
     }
 
     /// Where the bytes from `from` on are zero to the limit.
@@ -129,8 +140,9 @@ impl Scan {
             if part.is_empty() {
                 break;
             }
-            if let Some(behind) = part.iter().rposition(|&byte| byte != 0) {
-                last = at + behind as u64 + 1;
+            if let Some((sector, bytes)) = part.chunks(SECTOR_BYTES).enumerate().rfind(|(_, bytes)| !is_zero(bytes)) {
+                let behind = bytes.iter().rposition(|&byte| byte != 0).unwrap_or_default();
+                last = at + (sector * SECTOR_BYTES + behind) as u64 + 1;
             }
             at += part.len() as u64;
         }
@@ -180,10 +192,18 @@ impl Scan {
     }
 }
 
+/// Whether at most a sector of bytes is all zero.
+fn is_zero(bytes: &[u8]) -> bool {
+    static ZEROS: [u8; SECTOR_BYTES] = [0; SECTOR_BYTES];
+    bytes == &ZEROS[..bytes.len()]
+}
+
 /// A stretch of a file in memory.
 struct Window {
     file: Arc<dyn File>,
     path: PathBuf,
+    /// The file's length: no more than that is ever made room for.
+    length: u64,
     start: u64,
     bytes: Vec<u8>,
 }
@@ -201,7 +221,7 @@ impl Window {
     }
 
     fn fill(&mut self, offset: u64, length: usize) -> Result<()> {
-        self.bytes.resize(length, 0);
+        self.bytes.resize(length.min(self.length.saturating_sub(offset) as usize), 0);
         self.start = offset;
         let read = match self.file.read_at(&mut self.bytes, offset) {
             Ok(read) => read,

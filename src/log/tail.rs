@@ -21,6 +21,9 @@ const MAGIC: u64 = u64::from_le_bytes(*b"TAFFTAIL");
 /// The layout this version writes.
 const LAYOUT: u64 = 0;
 
+/// No segment is longer (its offsets are kept in 32 bits, in units of 8), so no end lies further.
+const SEGMENT_SPAN: u64 = 1 << 35;
+
 // Word numbers. The ends stand on cache lines of their own: they are written at every put.
 const WORD_MAGIC: usize = 0;
 const WORD_LAYOUT: usize = 1;
@@ -60,7 +63,8 @@ impl Marks {
     /// can be had without the right to write.
     pub fn read(directory: &Directory, manifest: &Manifest) -> Option<Marks> {
         let bytes = directory.read(names::TAIL, page::BYTES as u64).ok()?;
-        Marks::decode(&bytes, &manifest.store)
+        let longest = manifest.segments.last().map_or(0, |listed| listed.base.saturating_add(SEGMENT_SPAN));
+        Marks::decode(&bytes, &manifest.store).filter(|marks| marks.appended <= longest)
     }
 
     /// What a page's bytes say, if it is one of this store's, of this layout, and can be true.
