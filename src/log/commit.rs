@@ -102,7 +102,8 @@ impl Shared {
         let mut manifest = turn.manifest.clone();
         manifest.max_history = keep.unwrap_or(0);
         manifest.seq_floor = turn.next_seq;
-        super::install::install(&self.directory, &self.tail, &mut manifest)?;
+        let installed = super::install::install(&self.directory, &self.tail, &mut manifest);
+        installed.map_err(|error| super::group::answer(&self.tail, error))?;
         turn.manifest = manifest;
         Ok(())
     }

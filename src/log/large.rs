@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::append::encode_heads;
-use super::group::poisoned;
+use super::group::{answer, poisoned};
 use super::install::install;
 use super::plan::{Plan, Prepared, Terms};
 use super::recovery;
@@ -105,7 +105,7 @@ impl Shared {
         manifest.segments.push(listed);
         let next = recovery::fresh_segment(&self.directory, &self.options, &mut manifest, base + at, &mut Vec::new(), None)?;
         let segment = recovery::segment(&listed, path, file.clone(), self.options.mmap, at)?;
-        install(&self.directory, &self.tail, &mut manifest)?;
+        install(&self.directory, &self.tail, &mut manifest).map_err(|error| answer(&self.tail, error))?;
         // CRASH: listed under its working name, which the next opener finishes (step 4).
         let renamed = self.directory.rename(&names::segment_new(number), &names::segment(number)).and_then(|()| self.directory.sync());
         if let Err(error) = renamed {
@@ -124,9 +124,11 @@ impl Shared {
         Ok(plan.results)
     }
 
-    /// Removes a file that was not installed. One that was, was renamed and is not under this name.
+    /// Removes a file that was not installed; after a failed installation nobody knows, and it stays.
     fn discard(&self, name: &str) {
-        // What failed before is what is told; a leftover goes with the next opening.
-        let _ = self.directory.remove(name);
+        if !self.tail.is_poisoned() {
+            // What failed before is what is told; a leftover goes with the next opening.
+            let _ = self.directory.remove(name);
+        }
     }
 }

@@ -345,11 +345,12 @@ fn go_on_afresh(
         replay.take(&decoded(&frame.record)?, examine::location(&listed, frame)?);
     }
     examined.end.tail = tail_frames;
-    reset(tail, manifest, active.position(active.end));
     install(directory, tail, manifest)?;
-    // CRASH: listed but not renamed; the next opener finishes it (step 4).
+    // CRASH: listed but not renamed; the next opener finishes it (step 4). The page still tells of
+    // the old segment, in positions below the new one's: it proves nothing there.
     directory.rename(&names::segment_new(listed.number), &names::segment(listed.number))?;
     directory.sync()?;
+    reset(tail, manifest, active.position(active.end));
     for &number in &manifest.retired {
         directory.remove(&names::segment(number))?;
         report.set_aside.push(directory.file(&names::segment(number)));
@@ -506,7 +507,7 @@ fn open_segments(directory: &Directory, options: &Options, manifest: &Manifest, 
 /// Opens a listed segment for reading; `None` if its file is missing, which was reported before.
 fn open_segment(directory: &Directory, options: &Options, listed: &Listed) -> Result<Option<Arc<Segment>>> {
     let path = directory.file(&names::segment(listed.number));
-    let file = match directory.fs.open(&path, false) {
+    let file = match directory.open_segment(listed.number) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(Error::os("open", &path, error)),
