@@ -36,7 +36,7 @@ impl Shared {
         // Taken in memory alone: a working name that no manifest lists is removed by an opener.
         turn.manifest.next_number += 1;
         let mut plan = self.plan_large(&turn, number, prepared)?;
-        if plan.frames.iter().all(|frame| frame.payload.is_empty()) {
+        if plan.frames.is_empty() {
             drop(turn);
             return self.write(crate::batch::Durability::Sync, |plan| plan.batch(prepared));
         }

@@ -207,7 +207,7 @@ fn tuned(options: u8) -> Options {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
     fn the_store_is_what_a_plain_model_is(
         steps in prop::collection::vec(step(), 1..50),
