@@ -33,7 +33,10 @@ fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
 fn named(source: &str) -> Vec<String> {
     let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or("");
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
-    lines.flat_map(|line| line.split("crate::").skip(1)).map(|rest| rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()).collect()
+    lines
+        .flat_map(|line| line.split("crate::").skip(1))
+        .map(|rest| rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect())
+        .collect()
 }
 
 #[test]
@@ -50,7 +53,10 @@ fn no_file_uses_a_layer_above_its_own() {
         let (layer, allowed) = LAYERS.iter().find(|(layer, _)| name.starts_with(layer)).unwrap();
         for module in named(&fs::read_to_string(&file).unwrap()) {
             let own_type = module.chars().next().is_some_and(char::is_uppercase);
-            assert!(allowed.contains(&module.as_str()) || own_type && *layer == "src/", "{name} names crate::{module}, which is not below it");
+            assert!(
+                allowed.contains(&module.as_str()) || own_type && *layer == "src/",
+                "{name} names crate::{module}, which is not below it"
+            );
         }
     }
 }

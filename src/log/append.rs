@@ -6,7 +6,7 @@
 
 use super::Shared;
 use super::fresh;
-use super::group::poisoned;
+use super::group::{answer, poisoned};
 use super::install::install;
 use super::plan::{Plan, Planned, Terms};
 use super::turn::{Active, Writer};
@@ -70,7 +70,7 @@ impl Writer {
         self.next_seq += plan.frames.len() as u64;
         let zeros = written.map_err(|error| {
             let error = Error::os("append", &active.segment.path, error);
-            if error.kind() == ErrorKind::DiskFull {
+            if error.kind() == ErrorKind::DiskFull && active.forget_behind_end() {
                 return error;
             }
             shared.tail.poison();
@@ -94,9 +94,12 @@ impl Writer {
         let next = fresh::empty(&shared.directory, &shared.options, &mut manifest, base);
         // CRASH: an empty segment that no manifest lists is removed by the next opener (step 7).
         let installed = next.and_then(|next| install(&shared.directory, &shared.tail, &mut manifest).map(|()| next));
-        let next = installed.inspect_err(|_| {
-            // What failed is told; the empty file is no harm and goes with the next opening.
-            let _ = shared.directory.remove(&name);
+        let next = installed.map_err(|error| {
+            if !shared.tail.is_poisoned() {
+                // What failed is told; the empty file is no harm and goes with the next opening.
+                let _ = shared.directory.remove(&name);
+            }
+            answer(&shared.tail, error)
         })?;
         self.begin(shared, manifest, next);
         Ok(())

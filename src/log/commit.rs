@@ -4,8 +4,9 @@ use super::Shared;
 use super::plan::{Plan, Prepared};
 use super::turn::Held;
 use crate::batch::{Batch, Committed, Durability, Operation};
-use crate::checkpoint::check_thread;
+use crate::checkpoint::{ID_BYTES_MAX, TAG_BYTES_MAX, check_thread};
 use crate::error::Result;
+use crate::format::frame::HEAD_BYTES;
 use crate::query::ThreadQuery;
 
 /// How many threads are trimmed in one turn when the store's limit is lowered.
@@ -20,7 +21,7 @@ impl Shared {
         }
         let prepared = Prepared::new(batch, &*self.directory.fs)?;
         let durability = self.durability(batch);
-        if length_at_least(&prepared) > self.options.segment_bytes / 4 {
+        if length_at_most(&prepared) > self.options.segment_bytes / 4 {
             return self.commit_large(&prepared);
         }
         self.write(durability, |plan| plan.batch(&prepared))
@@ -94,22 +95,44 @@ impl Shared {
             let longer =
                 |view: &&std::sync::Arc<super::view::View>| keep.is_some_and(|keep| view.keep().is_none() && view.len() as u64 > keep);
             let long: Vec<_> = views.iter().filter(longer).collect();
-            if !long.is_empty() {
-                self.write(Durability::Sync, |plan| long.iter().try_for_each(|view| plan.trim(view.thread(), keep)))?;
+            // As many at once as fit into any segment.
+            let mut left = &long[..];
+            while !left.is_empty() {
+                let room = self.options.segment_bytes as usize / 4;
+                let sums = left.iter().scan(0, |sum, view| {
+                    *sum += frame_around(view.thread());
+                    Some(*sum)
+                });
+                let (now, later) = left.split_at(sums.take_while(|&sum| sum <= room).count().max(1));
+                self.write(Durability::Sync, |plan| now.iter().try_for_each(|view| plan.trim(view.thread(), keep)))?;
+                left = later;
             }
         }
         let mut turn = self.turn()?;
         let mut manifest = turn.manifest.clone();
         manifest.max_history = keep.unwrap_or(0);
         manifest.seq_floor = turn.next_seq;
-        super::install::install(&self.directory, &self.tail, &mut manifest)?;
+        let installed = super::install::install(&self.directory, &self.tail, &mut manifest);
+        installed.map_err(|error| super::group::answer(&self.tail, error))?;
         turn.manifest = manifest;
         Ok(())
     }
 }
 
-/// The least that a batch takes up in the log.
-fn length_at_least(prepared: &Prepared<'_>) -> u64 {
-    let bytes = |operation: &Operation<'_>| if let Operation::Put { state, .. } = operation { state.len() as u64 + 128 } else { 128 };
+/// The most that a batch takes up in the log: what is not large by this fits into any segment.
+fn length_at_most(prepared: &Prepared<'_>) -> u64 {
+    let bytes = |operation: &Operation<'_>| {
+        let (thread, rest) = match operation {
+            Operation::Put { thread, state, options, .. } => (thread, state.len() + options.metadata.as_str().len()),
+            Operation::Attach { thread, value, .. } => (thread, value.len()),
+            Operation::Delete { thread, .. } => (thread, 0),
+        };
+        (frame_around(thread) + rest) as u64
+    };
     prepared.operations.iter().map(bytes).sum()
+}
+
+/// The most that a frame takes up beside state and metadata: head, numbers, two ids, tag, padding.
+fn frame_around(thread: &str) -> usize {
+    HEAD_BYTES + 64 + 2 * ID_BYTES_MAX + TAG_BYTES_MAX + 16 + thread.len()
 }

@@ -152,6 +152,20 @@ impl Directory {
         self.fs.open(&path, write).map_err(|error| Error::os("open", &path, error))
     }
 
+    /// Opens a listed segment for reading, also one that a killed writer listed under its working
+    /// name and did not rename any more: a read-only opening finds it so.
+    pub fn open_segment(&self, number: u64) -> io::Result<Arc<dyn File>> {
+        let absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+        match self.fs.open(&self.file(&names::segment(number)), false) {
+            Err(error) if absent(&error) => match self.fs.open(&self.file(&names::segment_new(number)), false) {
+                // Renamed between the two looks, if it is there at all.
+                Err(error) if absent(&error) => self.fs.open(&self.file(&names::segment(number)), false),
+                found => found,
+            },
+            found => found,
+        }
+    }
+
     /// Makes a file; what stood there was never counted on and is removed first.
     pub fn create_file(&self, name: &str) -> Result<Arc<dyn File>> {
         let path = self.file(name);

@@ -88,7 +88,7 @@ impl Examination<'_> {
     /// acknowledged last is in it.
     fn open(&self, listed: &Listed, examined: &mut Examined) -> Result<Option<Opened>> {
         let path = self.directory.file(&names::segment(listed.number));
-        let file = match self.directory.fs.open(&path, false) {
+        let file = match self.directory.open_segment(listed.number) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && listed.end != 0 => {
                 examined.damage.push(finding(&path, None, true, "the segment's file is missing"));

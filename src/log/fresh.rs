@@ -120,11 +120,11 @@ pub(crate) fn go_on(
     }
     examined.end.tail = tail_frames;
     install(directory, tail, manifest)?;
-    // CRASH: until the page is written anew it fits neither manifest, so the next opener comes here
-    // again; listed but not renamed, it finishes that first (step 4).
-    tail.begin(manifest, active.position(active.end));
+    // CRASH: listed but not renamed; the next opener finishes it (step 4). Until the page is written
+    // anew it tells of positions below the new segment's: it proves nothing there, and fits nothing.
     directory.rename(&names::segment_new(listed.number), &names::segment(listed.number))?;
     directory.sync()?;
+    tail.begin(manifest, active.position(active.end));
     for &number in &manifest.retired {
         directory.remove(&names::segment(number))?;
         report.set_aside.push(directory.file(&names::segment(number)));

@@ -98,6 +98,11 @@ fn sync(file: &dyn File, tail: &Tail, appended: u64) -> Result<()> {
     Ok(())
 }
 
+/// What a write answers that failed with `error`: `Poisoned` if that poisoned the store.
+pub(crate) fn answer(tail: &Tail, error: Error) -> Error {
+    if tail.is_poisoned() && error.kind() != ErrorKind::Poisoned { poisoned().with_source(error) } else { error }
+}
+
 /// The answer to every write after a failed one.
 pub(crate) fn poisoned() -> Error {
     let message = "a write or sync of this store failed, and what the disk holds is unknown: close it and open it again";

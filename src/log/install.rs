@@ -9,7 +9,8 @@ use crate::format::names;
 /// Installs `manifest` as the next generation and counts it up; in the turn, or while alone.
 ///
 /// On an error before the rename the old manifest stands and nothing has changed. A failed rename
-/// or directory sync poisons: nobody can say which of the two a power cut would leave.
+/// or directory sync poisons: nobody can say which of the two a power cut would leave, so whoever
+/// made files for the new one must let them lie then.
 pub(crate) fn install(directory: &Directory, tail: &Tail, manifest: &mut Manifest) -> Result<()> {
     let generation = manifest.generation;
     manifest.generation += 1;

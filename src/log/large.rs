@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::Shared;
 use super::append::encode_heads;
 use super::fresh;
-use super::group::poisoned;
+use super::group::{answer, poisoned};
 use super::install::install;
 use super::plan::{Plan, Prepared, Terms};
 use super::segments::Segment;
@@ -37,7 +37,7 @@ impl Shared {
         // Taken in memory alone: a working name that no manifest lists is removed by an opener.
         turn.manifest.next_number += 1;
         let mut plan = self.plan_large(&turn, number, prepared)?;
-        if plan.frames.iter().all(|frame| frame.payload.is_empty()) {
+        if plan.frames.is_empty() {
             drop(turn);
             return self.write(crate::batch::Durability::Sync, |plan| plan.batch(prepared));
         }
@@ -106,7 +106,7 @@ impl Shared {
         manifest.segments.push(listed);
         let next = fresh::empty(&self.directory, &self.options, &mut manifest, base + at)?;
         let segment = Segment::new(&listed, path, file.clone(), self.options.mmap, at)?;
-        install(&self.directory, &self.tail, &mut manifest)?;
+        install(&self.directory, &self.tail, &mut manifest).map_err(|error| answer(&self.tail, error))?;
         // CRASH: listed under its working name, which the next opener finishes (step 4).
         let renamed = self.directory.rename(&names::segment_new(number), &names::segment(number)).and_then(|()| self.directory.sync());
         if let Err(error) = renamed {
@@ -125,9 +125,11 @@ impl Shared {
         Ok(plan.results)
     }
 
-    /// Removes a file that was not installed. One that was, was renamed and is not under this name.
+    /// Removes a file that was not installed; after a failed installation nobody knows, and it stays.
     fn discard(&self, name: &str) {
-        // What failed before is what is told; a leftover goes with the next opening.
-        let _ = self.directory.remove(name);
+        if !self.tail.is_poisoned() {
+            // What failed before is what is told; a leftover goes with the next opening.
+            let _ = self.directory.remove(name);
+        }
     }
 }

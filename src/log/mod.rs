@@ -27,6 +27,9 @@ mod tail;
 mod turn;
 mod view;
 
+#[cfg(test)]
+mod tests;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -176,17 +176,17 @@ impl Scan {
     fn next_frame_after(&mut self, from: u64) -> Result<u64> {
         let mut at = from + 8;
         while at + HEAD_BYTES as u64 <= self.limit {
-            let part = self.window.read(at, (self.limit - at).min(WINDOW_BYTES) as usize)?;
-            let candidate = part.chunks_exact(8).position(|eight| eight[..4] == frame::MAGIC);
-            let Some(candidate) = candidate else {
-                at += (part.len() as u64 / 8 * 8).max(8);
-                continue;
-            };
-            at += candidate as u64 * 8;
-            if at + HEAD_BYTES as u64 <= self.limit && self.frame(at)?.is_ok() {
-                return Ok(at);
+            let part = self.window.rest(at)?;
+            match part.chunks_exact(8).position(|eight| eight[..4] == frame::MAGIC) {
+                Some(candidate) => {
+                    at += candidate as u64 * 8;
+                    if at + HEAD_BYTES as u64 <= self.limit && self.frame(at)?.is_ok() {
+                        return Ok(at);
+                    }
+                    at += 8;
+                }
+                None => at += (part.len() as u64 / 8 * 8).max(8),
             }
-            at += 8;
         }
         Ok(self.limit)
     }
@@ -218,6 +218,13 @@ impl Window {
         let from = ((offset - self.start) as usize).min(self.bytes.len());
         let to = (from + length).min(self.bytes.len());
         Ok(&self.bytes[from..to])
+    }
+
+    /// What the window holds from `offset` on; filled anew only where that is less than a head.
+    fn rest(&mut self, offset: u64) -> Result<&[u8]> {
+        let held = (self.start + self.bytes.len() as u64).saturating_sub(offset);
+        let length = if offset >= self.start && held >= HEAD_BYTES as u64 { held } else { WINDOW_BYTES };
+        self.read(offset, length as usize)
     }
 
     fn fill(&mut self, offset: u64, length: usize) -> Result<()> {

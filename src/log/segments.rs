@@ -44,7 +44,7 @@ impl Segment {
     /// Opens a listed segment for reading; `None` if its file is missing.
     pub fn open(directory: &Directory, mmap: bool, listed: &Listed) -> Result<Option<Arc<Segment>>> {
         let path = directory.file(&names::segment(listed.number));
-        let file = match directory.fs.open(&path, false) {
+        let file = match directory.open_segment(listed.number) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::os("open", &path, error)),

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use super::directory::Directory;
 use super::segments::Segment;
 use super::tail::Tail;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result, is_disk_full};
+use crate::format::frame::{HEAD_BYTES, MAGIC};
 use crate::format::manifest::{Listed, Manifest};
 use crate::format::names;
 use crate::fs::File;
@@ -48,6 +49,20 @@ impl Active {
         let path = directory.file(&names::segment(listed.number));
         let segment = Segment::new(listed, path, file.clone(), mmap, capacity)?;
         Ok(Active { segment, file, end, filled, capacity, prev_check })
+    }
+
+    /// After a write that met a full disk: makes sure that no whole frame is left behind the end,
+    /// which a recovery would take for a put. False if that cannot be had.
+    pub fn forget_behind_end(&self) -> bool {
+        match self.file.write_at(&[&[0; HEAD_BYTES]], self.end) {
+            Ok(()) => true,
+            // Where even writing over needs room, none may have been written: then all is well.
+            Err(error) if is_disk_full(&error) => {
+                let mut bytes = [0; HEAD_BYTES];
+                self.file.read_at(&mut bytes, self.end).is_ok() && bytes[..MAGIC.len()] != MAGIC
+            }
+            Err(_) => false,
+        }
     }
 
     /// The position of an offset in it.

@@ -1,0 +1,278 @@
+//! Every operation of the layer below fails in turn, once and for ever, under every kind of write
+//! and opening; afterwards nothing acknowledged is lost and nothing refused is there.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::failing::{Failing, Fault, Kind};
+use super::{Scratch, index_is_derived};
+use crate::batch::{Batch, Durability, PutOptions};
+use crate::checkpoint::TypeTag;
+use crate::checkpointer::Checkpointer;
+use crate::error::{ErrorKind, Result};
+use crate::log::Store;
+use crate::options::Options;
+use crate::query::HistoryQuery;
+
+type Contents = BTreeMap<String, Vec<Vec<u8>>>;
+
+fn contents(store: &Store) -> Contents {
+    let states = |thread: &String| -> Vec<Vec<u8>> {
+        let newest_first = store.history_bytes(thread, &HistoryQuery::default()).unwrap();
+        newest_first.map(|read| read.unwrap().state.to_vec()).collect()
+    };
+    store.threads().unwrap().into_iter().map(|thread| (thread.clone(), states(&thread))).collect()
+}
+
+fn put(place: &dyn Checkpointer, thread: &str, length: usize, durability: Durability) -> Result<()> {
+    let state = vec![thread.len() as u8 + 1; length];
+    place.put_bytes(thread, TypeTag::BYTES, &state, PutOptions::default().durability(durability)).map(drop)
+}
+
+fn options(layer: &Failing) -> Options {
+    let mut options = Store::options().segment_bytes(64 * 1024);
+    options.fs = Arc::new(layer.clone());
+    options
+}
+
+/// Puts that are acknowledged before anything fails; `fill` of them lead up to the segment's end.
+fn acknowledged(store: &Store, fill: usize) {
+    for thread in ["a", "b", "a", "c", "a"] {
+        put(store, thread, 300, Durability::Sync).unwrap();
+    }
+    (0..fill).for_each(|_| put(store, "fill", 10_000, Durability::Buffered).unwrap());
+    put(store, "b", 200, Durability::Buffered).unwrap();
+}
+
+struct Write {
+    name: &'static str,
+    fill: usize,
+    run: fn(&Store) -> Result<()>,
+}
+
+const WRITES: [Write; 8] = [
+    Write { name: "a durable put", fill: 0, run: |store| put(store, "new", 500, Durability::Sync) },
+    Write { name: "a buffered put", fill: 0, run: |store| put(store, "new", 500, Durability::Buffered) },
+    Write { name: "a put that rotates", fill: 5, run: |store| put(store, "new", 10_000, Durability::Sync) },
+    Write { name: "a put in a segment of its own", fill: 0, run: |store| put(store, "new", 20_000, Durability::Sync) },
+    Write {
+        name: "a large put after an empty segment",
+        fill: 0,
+        run: |store| {
+            let mut batch = Batch::new();
+            let state = vec![9; 17_000];
+            batch.put("x", TypeTag::BYTES, &state, PutOptions::default()).put("y", TypeTag::BYTES, b"small", PutOptions::default());
+            store.commit(&batch).map(drop)
+        },
+    },
+    Write {
+        name: "a batch",
+        fill: 0,
+        run: |store| {
+            let mut batch = Batch::new();
+            batch.put("new", TypeTag::BYTES, b"1", PutOptions::default()).put("new", TypeTag::BYTES, b"22", PutOptions::default());
+            batch.delete("c", None);
+            store.commit(&batch).map(drop)
+        },
+    },
+    Write { name: "a delete", fill: 1, run: |store| store.delete("a").map(drop) },
+    Write { name: "a limit", fill: 1, run: |store| store.retain(Some("a"), Some(1)) },
+];
+
+/// The faults of one walk: the nth operation, for every n until the write meets none.
+fn walks() -> impl Iterator<Item = Fault> {
+    let write = Some(Kind::Write);
+    let faults = [
+        (Errno::IO, None, 0),
+        (Errno::NOSPC, None, 0),
+        (Errno::IO, write, 600),
+        (Errno::NOSPC, write, 40),
+        (Errno::NOSPC, write, 12_000),
+        (Errno::NOSPC, write, usize::MAX),
+    ];
+    let both = faults.into_iter().flat_map(|fault| [true, false].map(|once| (fault, once)));
+    both.map(|((errno, kind, short), once)| Fault { from: 0, kind, once, errno, short })
+}
+
+#[test]
+fn a_write_that_meets_an_error_is_whole_or_absent() {
+    let mut met = 0;
+    for Write { name, fill, run } in WRITES {
+        let after = &after(fill, run);
+        for walk in walks() {
+            for from in 0.. {
+                let fault = Fault { from, ..walk };
+                let context = format!("{name}, {fault:?}");
+                if !one_write(&context, fill, run, fault, after) {
+                    break;
+                }
+                met += 1;
+            }
+        }
+    }
+    assert!(met > 200, "only {met} faults were met");
+}
+
+fn one_write(context: &str, fill: usize, run: fn(&Store) -> Result<()>, fault: Fault, after: &Contents) -> bool {
+    let (scratch, layer) = (Scratch::new(), Failing::default());
+    let store = options(&layer).open(scratch.dir()).unwrap();
+    acknowledged(&store, fill);
+    let before = contents(&store);
+    layer.set(Some(fault));
+    let answer = run(&store);
+    let failed = layer.failed();
+    let context = &format!("{context}: {failed:?}, {answer:?}");
+    assert_eq!(contents(&store), if answer.is_ok() { after.clone() } else { before.clone() }, "{context}: what readers see");
+    layer.set(None);
+    let (mut allowed, refused) = (vec![after.clone()], before.clone());
+    if let Err(error) = &answer {
+        let only_full = fault.errno == Errno::NOSPC && failed.iter().all(|(kind, _)| matches!(kind, Kind::Write | Kind::Create));
+        assert!(error.kind() == ErrorKind::DiskFull || !only_full || fault.short > 0, "{context}: a full disk is not the end");
+        match error.kind() {
+            ErrorKind::DiskFull => {
+                assert_eq!(fault.errno, Errno::NOSPC, "{context}");
+                allowed = vec![refused];
+                if fault.from % 2 == 0 {
+                    run(&store).unwrap_or_else(|error| panic!("{context}: with space again: {error}"));
+                    allowed = vec![after.clone()];
+                }
+            }
+            ErrorKind::Poisoned => {
+                allowed.push(refused);
+                assert_eq!(put(&store, "more", 1, Durability::Buffered).unwrap_err().kind(), ErrorKind::Poisoned, "{context}");
+            }
+            ErrorKind::Io => {
+                allowed = vec![refused];
+                put(&store, "more", 1, Durability::Sync).unwrap_or_else(|error| panic!("{context}: not poisoned: {error}"));
+                assert!(store.delete("more").unwrap());
+            }
+            kind => panic!("{context}: {kind:?}"),
+        }
+    } else {
+        put(&store, "more", 1, Durability::Sync).unwrap_or_else(|error| panic!("{context}: succeeded: {error}"));
+        assert!(store.delete("more").unwrap());
+    }
+    drop(store);
+    reopens(&scratch.dir(), &allowed, context);
+    !failed.is_empty()
+}
+
+fn after(fill: usize, run: fn(&Store) -> Result<()>) -> Contents {
+    let scratch = Scratch::new();
+    let store = Store::options().segment_bytes(64 * 1024).durability(Durability::Buffered).open(scratch.dir()).unwrap();
+    acknowledged(&store, fill);
+    run(&store).unwrap();
+    contents(&store)
+}
+
+/// Opens twice, for reading first: one of the allowed contents, no damage, and new puts stay.
+fn reopens(dir: &Path, allowed: &[Contents], context: &str) {
+    for read_only in [true, false] {
+        let store = Store::options().read_only(read_only).open(dir).unwrap_or_else(|error| panic!("{context}: reopen: {error}"));
+        assert!(store.recovery().damage.is_empty(), "{context}: {:?}", store.recovery());
+        assert!(!store.exists("never").unwrap());
+        let found = contents(&store);
+        assert!(
+            allowed.contains(&found),
+            "{context}: reopened to {:?}",
+            found.iter().map(|(thread, all)| (thread, all.len())).collect::<Vec<_>>()
+        );
+        if !read_only {
+            index_is_derived(&store, dir);
+            put(&store, "later", 10, Durability::Sync).unwrap();
+            drop(store);
+            let mut again = contents(&Store::open(dir).unwrap());
+            assert!(again.remove("later").is_some() && again == found, "{context}: the second opening");
+        }
+    }
+}
+
+#[test]
+fn an_opening_that_meets_an_error_changes_nothing_that_counts() {
+    type Prepare = fn(&Path);
+    let openings: [(&str, Prepare); 3] = [
+        ("clean", |_| ()),
+        ("without its page", |dir| std::fs::remove_file(dir.join("tail")).unwrap()),
+        ("with leftovers", |dir| {
+            std::fs::write(dir.join("MANIFEST.new"), b"x").unwrap();
+            std::fs::write(dir.join("00000000000000ff.seg.new"), b"x").unwrap();
+            let segment = std::fs::read(dir.join("0000000000000001.seg")).unwrap();
+            std::fs::write(dir.join("0000000000000000.seg"), segment).unwrap();
+            std::fs::remove_file(dir.join("tail")).unwrap();
+        }),
+    ];
+    let mut met = 0;
+    for (name, prepare) in openings {
+        for lower in [None, Some(Some(1))] {
+            for walk in walks().filter(|walk| walk.short < 600) {
+                for from in 0.. {
+                    let fault = Fault { from, ..walk };
+                    let (scratch, layer) = (Scratch::new(), Failing::default());
+                    let store = options(&layer).open(scratch.dir()).unwrap();
+                    acknowledged(&store, 1);
+                    let before = contents(&store);
+                    store.close().unwrap();
+                    let newest = |states: &Vec<Vec<u8>>| states[..1].to_vec();
+                    let lowered: Contents = before.iter().map(|(thread, states)| (thread.clone(), newest(states))).collect();
+                    prepare(&scratch.dir());
+                    layer.set(Some(fault));
+                    let mut with = options(&layer);
+                    with.max_history = lower;
+                    let opened = with.open(scratch.dir());
+                    let failed = layer.failed();
+                    layer.set(None);
+                    let context = format!("{name}, lowering {lower:?}, {fault:?}, {failed:?}");
+                    let allowed = match &opened {
+                        Ok(store) => {
+                            let expected = if lower.is_some() { lowered } else { before };
+                            assert_eq!(contents(store), expected, "{context}");
+                            vec![expected]
+                        }
+                        Err(error) => {
+                            let kinds = [ErrorKind::Io, ErrorKind::DiskFull, ErrorKind::Poisoned];
+                            assert!(kinds.contains(&error.kind()), "{context}: {error:?}");
+                            vec![before, lowered]
+                        }
+                    };
+                    drop(opened);
+                    reopens(&scratch.dir(), &allowed, &context);
+                    if failed.is_empty() {
+                        break;
+                    }
+                    met += 1;
+                }
+            }
+        }
+    }
+    assert!(met > 200, "only {met} faults were met");
+}
+
+#[test]
+fn a_store_that_could_not_be_made_can_be_made_afterwards() {
+    for walk in walks() {
+        for from in 0.. {
+            let (scratch, layer) = (Scratch::new(), Failing::default());
+            layer.set(Some(Fault { from, ..walk }));
+            let dir = scratch.dir().join("below");
+            let made = options(&layer).open(&dir);
+            let failed = layer.failed();
+            layer.set(None);
+            if let Err(error) = &made {
+                assert!(matches!(error.kind(), ErrorKind::Io | ErrorKind::DiskFull), "{failed:?}: {error:?}");
+                assert!(error.file().is_some(), "{error:?}");
+            }
+            drop(made);
+            let store = options(&layer).open(&dir).unwrap_or_else(|error| panic!("{failed:?}: {error}"));
+            put(&store, "t", 10, Durability::Sync).unwrap();
+            drop(store);
+            let again = Store::options().create(false).open(&dir).unwrap();
+            assert_eq!(again.threads().unwrap(), ["t"]);
+            if failed.is_empty() {
+                break;
+            }
+        }
+    }
+}

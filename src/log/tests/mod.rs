@@ -1,0 +1,47 @@
+//! Tests of the store as a whole that need to see inside it: its index, and the layer below it.
+
+mod cost;
+mod failing;
+mod faults;
+mod model;
+mod syncs;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::Store;
+use super::view::View;
+use crate::query::ThreadQuery;
+
+/// A directory that goes with its owner; in memory where there is such a place, for its speed.
+struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    fn new() -> Scratch {
+        let memory = Path::new("/dev/shm");
+        let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        Scratch(made.or_else(|_| tempfile::tempdir()).unwrap())
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.0.path().join("store")
+    }
+}
+
+type Views = BTreeMap<String, Arc<View>>;
+
+fn views(store: &Store) -> Views {
+    store.shared.index.list(&ThreadQuery::default()).into_iter().map(|view| (view.thread().to_string(), view)).collect()
+}
+
+/// Asserts that the index of a live handle is the one that reading its files gives.
+fn index_is_derived(store: &Store, dir: &Path) {
+    let rebuilt = Store::options().read_only(true).open(dir).unwrap();
+    assert!(rebuilt.recovery().damage.is_empty() && rebuilt.recovery().torn_bytes == 0, "{:?}", rebuilt.recovery());
+    let (live, rebuilt) = (views(store), views(&rebuilt));
+    assert_eq!(live.keys().collect::<Vec<_>>(), rebuilt.keys().collect::<Vec<_>>());
+    for (thread, view) in &live {
+        assert_eq!(view, &rebuilt[thread], "the live view of {thread:?} is not the rebuilt one");
+    }
+}
