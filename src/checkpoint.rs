@@ -175,8 +175,17 @@ impl TypeTag {
         if tag.is_empty() || tag.len() > TAG_BYTES_MAX || !tag.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
             return Err(Error::invalid(format!("a type tag has 1 to {TAG_BYTES_MAX} printable ASCII characters, not {tag:?}")));
         }
-        let known = [Self::JSON, Self::MSGPACK, Self::BYTES].into_iter().find(|known| known.as_str() == tag);
-        Ok(known.unwrap_or_else(|| TypeTag(TagText::Own(tag.into()))))
+        Ok(Self::of_stored(tag))
+    }
+
+    /// A tag read back from a store, where it was checked when it was put.
+    pub(crate) fn of_stored(tag: &str) -> Self {
+        match tag {
+            "json" => Self::JSON,
+            "bytes" => Self::BYTES,
+            "msgpack" => Self::MSGPACK,
+            own => TypeTag(TagText::Own(own.into())),
+        }
     }
 
     /// The tag as text.

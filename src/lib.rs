@@ -64,3 +64,8 @@ pub type LogCheckpointer = Store;
 pub mod prelude {
     pub use crate::{CheckpointId, Checkpointer, CheckpointerExt, Store};
 }
+
+/// The README's example is tested as it stands there.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -4,6 +4,8 @@
 //! decoder checks each length before it looks or allocates. The layouts stand in DESIGN.md, with
 //! examples that a test decodes and encodes again.
 
+#[cfg(test)]
+mod examples;
 mod fixed;
 pub(crate) mod frame;
 pub(crate) mod manifest;

@@ -5,10 +5,10 @@
 //! disk can be emptied.
 
 use super::Shared;
+use super::fresh;
 use super::group::poisoned;
 use super::install::install;
 use super::plan::{Plan, Planned, Terms};
-use super::recovery;
 use super::turn::{Active, Writer};
 use crate::error::{Error, ErrorKind, Result, is_disk_full};
 use crate::format::frame::{HEAD_BYTES, Head, payload_start};
@@ -91,7 +91,7 @@ impl Writer {
         let mut manifest = self.sealed(shared)?;
         let base = self.active.position(self.active.end);
         let name = names::segment(manifest.next_number);
-        let next = recovery::fresh_segment(&shared.directory, &shared.options, &mut manifest, base, &mut Vec::new(), None);
+        let next = fresh::empty(&shared.directory, &shared.options, &mut manifest, base);
         // CRASH: an empty segment that no manifest lists is removed by the next opener (step 7).
         let installed = next.and_then(|next| install(&shared.directory, &shared.tail, &mut manifest).map(|()| next));
         let next = installed.inspect_err(|_| {

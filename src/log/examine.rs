@@ -72,7 +72,7 @@ impl Examination<'_> {
         let mut examined = Examined { seq_max: self.manifest.seq_floor.saturating_sub(1), ..Examined::default() };
         for listed in &self.manifest.segments {
             match self.open(listed, &mut examined)? {
-                Some((file, path, header_check)) => {
+                Some(Opened { file, path, header_check }) => {
                     let mut reading = Reading { examination: self, listed, file, path, header_check, examined: &mut examined, take };
                     if listed.end == 0 { reading.active()? } else { reading.sealed()? }
                 }
@@ -86,7 +86,7 @@ impl Examination<'_> {
     ///
     /// A missing sealed segment is damage; a missing active one is an error, because what was
     /// acknowledged last is in it.
-    fn open(&self, listed: &Listed, examined: &mut Examined) -> Result<Option<(Arc<dyn File>, PathBuf, Option<u32>)>> {
+    fn open(&self, listed: &Listed, examined: &mut Examined) -> Result<Option<Opened>> {
         let path = self.directory.file(&names::segment(listed.number));
         let file = match self.directory.fs.open(&path, false) {
             Ok(file) => file,
@@ -102,7 +102,7 @@ impl Examination<'_> {
         };
         let mut bytes = [0; HEADER_BYTES];
         let read = file.read_at(&mut bytes, 0).unwrap_or(0);
-        let check = match Header::decode(&bytes[..read]) {
+        let header_check = match Header::decode(&bytes[..read]) {
             Ok(header) if header.store == self.manifest.store && header.number == listed.number && header.salt == listed.salt => {
                 Some(header.encode().1)
             }
@@ -118,8 +118,15 @@ impl Examination<'_> {
                 None
             }
         };
-        Ok(Some((file, path, check)))
+        Ok(Some(Opened { file, path, header_check }))
     }
+}
+
+/// A listed segment's file, and its header's checksum if the header is the one that is listed.
+struct Opened {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    header_check: Option<u32>,
 }
 
 /// One segment being read.

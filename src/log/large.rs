@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::append::encode_heads;
+use super::fresh;
 use super::group::poisoned;
 use super::install::install;
 use super::plan::{Plan, Prepared, Terms};
-use super::recovery;
+use super::segments::Segment;
 use super::turn::Held;
 use crate::batch::Committed;
 use crate::error::{Error, ErrorKind, Result};
@@ -81,7 +82,7 @@ impl Shared {
         let failed = |error| Error::os("write", &path, error);
         let mut manifest = turn.sealed(self)?;
         let base = turn.active.position(turn.active.end);
-        let salt = recovery::salt(&*self.directory.fs);
+        let salt = fresh::salt(&*self.directory.fs);
         let first_frame = HEADER_BYTES as u32;
         let (header, check) = Header { store: manifest.store, number, salt, kind: Kind::Log { base }, first_frame }.encode();
         let start = base + HEADER_BYTES as u64;
@@ -103,8 +104,8 @@ impl Shared {
         }
         let listed = Listed { number, salt, base, end: at, first_frame, compacted: false };
         manifest.segments.push(listed);
-        let next = recovery::fresh_segment(&self.directory, &self.options, &mut manifest, base + at, &mut Vec::new(), None)?;
-        let segment = recovery::segment(&listed, path, file.clone(), self.options.mmap, at)?;
+        let next = fresh::empty(&self.directory, &self.options, &mut manifest, base + at)?;
+        let segment = Segment::new(&listed, path, file.clone(), self.options.mmap, at)?;
         install(&self.directory, &self.tail, &mut manifest)?;
         // CRASH: listed under its working name, which the next opener finishes (step 4).
         let renamed = self.directory.rename(&names::segment_new(number), &names::segment(number)).and_then(|()| self.directory.sync());

@@ -60,7 +60,7 @@ fn describe(put: &Put<'_>, view: &View) -> Result<CheckpointInfo> {
         parent: put.parent.as_ref().map(ids::public).transpose()?,
         saved_at: time_of(put.saved_at),
         metadata: Metadata::of_stored(put.metadata),
-        tag: TypeTag::new(put.tag)?,
+        tag: TypeTag::of_stored(put.tag),
         bytes: u64::from(put.state_len),
     })
 }

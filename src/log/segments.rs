@@ -1,13 +1,18 @@
 //! The live segments as readers hold them: an immutable set, swapped whole.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::directory::Directory;
+use super::examine;
 use super::view::Location;
 use crate::checkpoint::{Region, StateBytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::frame::{self, Head, Place};
+use crate::format::manifest::Listed;
+use crate::format::names;
 use crate::fs::File;
 
 /// The live segments by number.
@@ -36,6 +41,29 @@ pub(crate) enum Source {
 }
 
 impl Segment {
+    /// Opens a listed segment for reading; `None` if its file is missing.
+    pub fn open(directory: &Directory, mmap: bool, listed: &Listed) -> Result<Option<Arc<Segment>>> {
+        let path = directory.file(&names::segment(listed.number));
+        let file = match directory.fs.open(&path, false) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::os("open", &path, error)),
+        };
+        let length = file.len().map_err(|error| Error::os("read", &path, error))?;
+        Self::new(listed, path, file, mmap, length).map(Some)
+    }
+
+    /// A segment in an open file, its first `length` bytes mapped unless mapping is off.
+    pub fn new(listed: &Listed, path: PathBuf, file: Arc<dyn File>, mmap: bool, length: u64) -> Result<Arc<Segment>> {
+        let number = examine::locate(listed.number, 0, 0)?.segment;
+        let source = if mmap && length > 0 {
+            Source::Mapped(file.map(length).map_err(|error| Error::os("map", &path, error))?)
+        } else {
+            Source::File(file)
+        };
+        Ok(Arc::new(Segment { number, path, salt: listed.salt, base: listed.base, source }))
+    }
+
     /// Where a frame at `offset` stands, for its checksum.
     pub fn place(&self, offset: u64) -> Place {
         Place { salt: self.salt, position: self.base + offset }

@@ -2,6 +2,7 @@
 
 use super::Shared;
 use super::examine::Examination;
+use super::tail::Marks;
 use crate::error::{Error, Result};
 use crate::format::names;
 use crate::query::ThreadQuery;
@@ -32,7 +33,8 @@ impl Shared {
     /// Reads everything and compares it with its checksums.
     pub(super) fn verify(&self) -> Result<Vec<Finding>> {
         let manifest = self.directory.manifest()?;
-        let examination = Examination { directory: &self.directory, manifest: &manifest, page_synced: self.tail.synced(), payloads: true };
+        let page_synced = Marks::read(&self.directory, &manifest).map_or(0, |marks| marks.synced);
+        let examination = Examination { directory: &self.directory, manifest: &manifest, page_synced, payloads: true };
         let examined = examination.run(&mut |_, _| {})?;
         let mut findings = examined.damage;
         findings.extend(examined.unproven);

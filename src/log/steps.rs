@@ -1,9 +1,9 @@
 //! A thread's entries as a persistent sequence: a change makes a new one and shares the rest.
 //!
 //! Short threads, which is nearly all of them, are one exact array. Longer ones are chunks of 64:
-//! the newest chunk grows by copies, full ones are shared, first in a short list and then in a long
-//! one that is copied only every 64 chunks. So a put copies at most 64 entries and 64 pointers,
-//! however long the thread is.
+//! the newest chunk grows by copies, full ones are shared, first in a short list that is copied every
+//! 64 puts and then in a long one that is copied every 64 chunks. So a put copies at most 64 entries
+//! and, now and then, a list of pointers.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(super) struct Steps {
     /// Entries at the front of the first chunk that are trimmed already.
     skip: usize,
     old: Arc<Vec<Chunk>>,
-    recent: Vec<Chunk>,
+    recent: Arc<Vec<Chunk>>,
     last: Chunk,
 }
 
@@ -50,9 +50,12 @@ impl Steps {
         }
         let mut next = self.clone();
         if next.last.len() == CHUNK {
-            next.recent.push(std::mem::take(&mut next.last));
-            if next.recent.len() == CHUNK {
-                next.old = Arc::new(next.old.iter().cloned().chain(next.recent.drain(..)).collect());
+            let recent = self.recent.iter().cloned().chain([std::mem::take(&mut next.last)]);
+            if self.recent.len() + 1 == CHUNK {
+                next.old = Arc::new(self.old.iter().cloned().chain(recent).collect());
+                next.recent = Arc::default();
+            } else {
+                next.recent = Arc::new(recent.collect());
             }
         }
         next.last = next.last.iter().cloned().chain([entry]).collect();
@@ -60,7 +63,7 @@ impl Steps {
     }
 
     /// Without the first `dropped` entries.
-    pub fn without_first(mut self: Self, dropped: usize) -> Steps {
+    pub fn without_first(mut self, dropped: usize) -> Steps {
         if self.len() - dropped <= CHUNK {
             return (dropped..self.len()).filter_map(|index| self.get(index)).cloned().collect();
         }
@@ -71,7 +74,9 @@ impl Steps {
         if from_old > 0 {
             self.old = Arc::new(self.old[from_old..].to_vec());
         }
-        self.recent.drain(..chunks - from_old);
+        if chunks > from_old {
+            self.recent = Arc::new(self.recent[chunks - from_old..].to_vec());
+        }
         self
     }
 
@@ -92,7 +97,7 @@ impl Steps {
         let (chunk, within) = if chunk < old {
             (&mut Arc::make_mut(&mut next.old)[chunk], index % CHUNK)
         } else if chunk < full {
-            (&mut next.recent[chunk - old], index % CHUNK)
+            (&mut Arc::make_mut(&mut next.recent)[chunk - old], index % CHUNK)
         } else {
             (&mut next.last, index - full * CHUNK)
         };
@@ -106,6 +111,6 @@ impl FromIterator<Entry> for Steps {
         let entries: Vec<Entry> = entries.into_iter().collect();
         let mut chunks: Vec<Chunk> = entries.chunks(CHUNK).map(Chunk::from).collect();
         let last = chunks.pop().unwrap_or_default();
-        Steps { skip: 0, old: Arc::new(chunks), recent: Vec::new(), last }
+        Steps { skip: 0, old: Arc::new(chunks), recent: Arc::default(), last }
     }
 }

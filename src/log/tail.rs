@@ -6,10 +6,15 @@
 //! written by who holds the turn or does the sync, read by anyone. The page outlives its process
 //! but nothing in it is believed by the next opener unless the log itself bears it out.
 
+use std::io;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
-use crate::fs::page::SharedPage;
+use super::directory::Directory;
+use crate::error::{Error, Result};
+use crate::format::manifest::Manifest;
+use crate::format::names;
+use crate::fs::page::{self, SharedPage};
 
 /// The page's first word, little-endian `TAFFTAIL`.
 const MAGIC: u64 = u64::from_le_bytes(*b"TAFFTAIL");
@@ -50,6 +55,35 @@ pub(crate) struct Marks {
     pub poisoned: bool,
 }
 
+impl Marks {
+    /// What the page's file says, where it is there and this store's. Read as a file, so that it
+    /// can be had without the right to write.
+    pub fn read(directory: &Directory, manifest: &Manifest) -> Option<Marks> {
+        let bytes = directory.read(names::TAIL, page::BYTES as u64).ok()?;
+        Marks::decode(&bytes, &manifest.store)
+    }
+
+    /// What a page's bytes say, if it is one of this store's, of this layout, and can be true.
+    pub fn decode(bytes: &[u8], store: &[u8; 16]) -> Option<Marks> {
+        let mut words = [0; WORD_POISON + 1];
+        for (word, eight) in words.iter_mut().zip(bytes.get(..page::BYTES)?.chunks_exact(8)) {
+            *word = u64::from_le_bytes(eight.try_into().ok()?);
+        }
+        let ours = words[WORD_MAGIC] == MAGIC && words[WORD_LAYOUT] == LAYOUT && words[WORD_STORE..WORD_STORE + 2] == store_words(store);
+        let marks = Marks {
+            appended: words[WORD_APPENDED],
+            synced: words[WORD_SYNCED],
+            visible: words[WORD_VISIBLE],
+            generation: words[WORD_GENERATION],
+            installing: words[WORD_INSTALLING],
+            syncing: words[WORD_SYNCING] != 0,
+            epoch: words[WORD_EPOCH],
+            poisoned: words[WORD_POISON] != 0,
+        };
+        (ours && marks.synced <= marks.appended && marks.visible <= marks.appended).then_some(marks)
+    }
+}
+
 /// The shared page.
 #[derive(Debug)]
 pub(crate) struct Tail(SharedPage);
@@ -60,21 +94,27 @@ impl Tail {
         Tail(page)
     }
 
-    /// What the page says, if it is one of this store's and of this layout.
-    pub fn read(&self, store: &[u8; 16]) -> Option<Marks> {
-        let word = |index: usize| self.0.word(index).load(Acquire);
-        let names = store_words(store);
-        let ours = word(WORD_MAGIC) == MAGIC && word(WORD_LAYOUT) == LAYOUT && [word(WORD_STORE), word(WORD_STORE + 1)] == names;
-        ours.then(|| Marks {
-            appended: word(WORD_APPENDED),
-            synced: word(WORD_SYNCED),
-            visible: word(WORD_VISIBLE),
-            generation: word(WORD_GENERATION),
-            installing: word(WORD_INSTALLING),
-            syncing: word(WORD_SYNCING) != 0,
-            epoch: word(WORD_EPOCH),
-            poisoned: word(WORD_POISON) != 0,
-        })
+    /// Maps the page, after making its file anew where it is missing or of the wrong length.
+    pub fn open(directory: &Directory) -> Result<Tail> {
+        let path = directory.file(names::TAIL);
+        match directory.fs.map_page(&path) {
+            Ok(page) => return Ok(Tail(page)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => {}
+            Err(error) => return Err(Error::os("map", &path, error)),
+        }
+        let file = directory.create_file(names::TAIL)?;
+        // Written, not only made long: a store to a mapped hole on a full disk would be a signal.
+        file.write_at(&[&[0; page::BYTES]], 0).and_then(|()| file.sync()).map_err(|error| Error::os("write", &path, error))?;
+        directory.sync()?;
+        directory.fs.map_page(&path).map(Tail).map_err(|error| Error::os("map", &path, error))
+    }
+
+    /// Writes the page for a log that is wholly synced up to `end`. Only who is alone with it may.
+    pub fn begin(&self, manifest: &Manifest, end: u64) {
+        let Manifest { generation, epoch, .. } = *manifest;
+        let marks =
+            Marks { appended: end, synced: end, visible: end, generation, installing: generation, syncing: false, epoch, poisoned: false };
+        self.reset(&manifest.store, marks);
     }
 
     /// Writes the whole page anew. Only who is alone with it may.
@@ -171,14 +211,24 @@ fn store_words(store: &[u8; 16]) -> [u64; 2] {
 mod tests {
     use super::*;
 
+    fn bytes(tail: &Tail) -> Vec<u8> {
+        (0..page::WORDS).flat_map(|index| tail.0.word(index).load(Acquire).to_le_bytes()).collect()
+    }
+
     #[test]
     fn a_page_is_believed_only_as_its_own_stores() {
         let tail = Tail::new(SharedPage::unshared());
-        assert_eq!(tail.read(&[0; 16]), None);
+        assert_eq!(Marks::decode(&bytes(&tail), &[0; 16]), None);
         let marks = Marks { appended: 9, synced: 8, visible: 7, generation: 6, installing: 6, syncing: true, epoch: 2, poisoned: true };
         tail.reset(&[1; 16], marks);
-        assert_eq!(tail.read(&[1; 16]), Some(marks));
-        assert_eq!(tail.read(&[2; 16]), None);
+        assert_eq!(Marks::decode(&bytes(&tail), &[1; 16]), Some(marks));
+        assert_eq!(Marks::decode(&bytes(&tail), &[2; 16]), None);
+        assert_eq!(Marks::decode(&bytes(&tail)[..4095], &[1; 16]), None);
+        for impossible in [Marks { synced: 10, ..marks }, Marks { visible: 10, ..marks }] {
+            tail.reset(&[1; 16], impossible);
+            assert_eq!(Marks::decode(&bytes(&tail), &[1; 16]), None);
+        }
+        tail.reset(&[1; 16], marks);
         tail.raise_appended(5);
         assert_eq!(tail.appended(), 9);
     }

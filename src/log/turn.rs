@@ -9,7 +9,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::directory::Directory;
-use super::recovery;
 use super::segments::Segment;
 use super::tail::Tail;
 use crate::error::{Error, ErrorKind, Result};
@@ -47,7 +46,7 @@ impl Active {
         prev_check: u32,
     ) -> Result<Active> {
         let path = directory.file(&names::segment(listed.number));
-        let segment = recovery::segment(listed, path, file.clone(), mmap, capacity)?;
+        let segment = Segment::new(listed, path, file.clone(), mmap, capacity)?;
         Ok(Active { segment, file, end, filled, capacity, prev_check })
     }
 

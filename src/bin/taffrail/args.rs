@@ -1,0 +1,252 @@
+//! The command line as it is typed: every verb, argument and option, and their help.
+//!
+//! Parsing, `--help`, the man page and the shell completions all come from this one definition.
+//! What can be told wrong without a store (a negative limit, a text that is no number) is refused
+//! here, as a usage error; what the values mean is up to the verbs.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
+
+/// Keeps the state of AI agents: every step durable, the newest at hand, all of them readable.
+#[derive(Parser)]
+#[command(name = "taffrail", version, arg_required_else_help = true, after_help = EXIT_CODES)]
+pub struct CommandLine {
+    /// The store: DIR, log:DIR or memory: [default: $TAFFRAIL_STORE, else .taffrail]
+    #[arg(long, global = true, value_name = "PLACE")]
+    pub store: Option<String>,
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+const EXIT_CODES: &str = "Exit codes: 0 done, 1 not found, 2 usage, 3 damage, 4 conflict or busy, 5 input refused, 6 the system said no.\n\
+An argument that begins with - goes after --.";
+
+/// What to do.
+#[derive(Subcommand)]
+pub enum Verb {
+    /// Put a state, from a file or standard input, and print its id
+    Put(Put),
+    /// Print a thread's newest state, exactly the bytes that were put
+    Get(Get),
+    /// List a thread's checkpoints, newest first: seq, id, time, bytes, metadata
+    History(History),
+    /// List the threads, in byte order
+    Threads(Threads),
+    /// Delete a thread, or one checkpoint of it
+    Delete(Delete),
+    /// Set how many checkpoints each thread (or one) keeps, from now on
+    Retain(Retain),
+    /// Give the space of what was deleted or trimmed back
+    Compact,
+    /// Say how large the store is
+    Stats(Listing),
+    /// Read everything, change nothing, and list what is damaged, by file and offset
+    Verify(Listing),
+    /// Write checkpoints as JSON Lines, each thread oldest first
+    Export(Export),
+    /// Take in checkpoints from JSON Lines; a second time adds nothing
+    #[command(long_about = IMPORT)]
+    Import(Import),
+    /// Watch a small agent run be killed in the middle and resumed
+    Demo(Demo),
+    /// Print a completion script
+    Completions(Completions),
+    /// Print the manual page, or that of one verb
+    Man(Manual),
+}
+
+const IMPORT: &str = "Take in checkpoints from JSON Lines, as `export` writes them; a second time adds nothing.\n\n\
+A line needs `thread` and one of `state`, `text` (a JSON state as a string) or `data` (base64); `id`, `parent`, `saved_at`, \
+`metadata` and `type` are taken where they stand. An id that the thread has is skipped. A thread that is there already is extended \
+only where its ids stand in the file in the same order, else it is skipped and named. Where the store keeps so many checkpoints of \
+each thread, the newest of them are taken and the rest is counted. A checkpoint whose parent is not there begins anew, without one. \
+A line that is refused is named and the others are done.";
+
+#[derive(Args)]
+pub struct Put {
+    /// The thread
+    pub thread: String,
+    /// The state; - is standard input
+    #[arg(default_value = "-", hide_default_value = true)]
+    pub file: PathBuf,
+    /// What the bytes are: json (which is checked), bytes, msgpack, or a name of your own
+    #[arg(long = "type", value_name = "TYPE", default_value = "json")]
+    pub tag: String,
+    /// The checkpoint's id; one that the thread has is replaced in place [default: a fresh one]
+    #[arg(long)]
+    pub id: Option<String>,
+    /// The checkpoint it follows [default: the thread's newest]
+    #[arg(long, value_name = "ID")]
+    pub parent: Option<String>,
+    /// A small JSON object kept beside the state
+    #[arg(long, value_name = "JSON")]
+    pub metadata: Option<String>,
+    /// Only if this is the thread's newest checkpoint
+    #[arg(long, value_name = "ID", conflicts_with = "expect_empty")]
+    pub expect_head: Option<String>,
+    /// Only if the thread does not exist
+    #[arg(long)]
+    pub expect_empty: bool,
+    /// Leave the state with the operating system: it survives this process, not a power cut
+    #[arg(long)]
+    pub buffered: bool,
+}
+
+#[derive(Args)]
+pub struct Get {
+    /// The thread
+    pub thread: String,
+    /// This checkpoint instead of the newest
+    #[arg(long)]
+    pub id: Option<String>,
+    /// Indent a JSON state; its digits, key order and strings stay as they are
+    #[arg(long)]
+    pub pretty: bool,
+}
+
+#[derive(Args)]
+pub struct History {
+    /// The thread
+    pub thread: String,
+    /// At most so many, or all
+    #[arg(long, value_name = "N|all", default_value = "20")]
+    pub limit: Limit,
+    /// Only what is older than this checkpoint
+    #[arg(long, value_name = "ID")]
+    pub before: Option<String>,
+    /// One JSON object a line
+    #[arg(long)]
+    pub json: bool,
+    /// One JSON object a line with the state in it, as `export` writes it
+    #[arg(long)]
+    pub states: bool,
+}
+
+#[derive(Args)]
+pub struct Threads {
+    /// Those that fit: * any text, ? one character, \ takes the next as it is
+    #[arg(long, conflicts_with = "prefix")]
+    pub pattern: Option<String>,
+    /// Those that begin with this
+    #[arg(long)]
+    pub prefix: Option<String>,
+    /// At most so many, or all
+    #[arg(long, value_name = "N|all", default_value = "all")]
+    pub limit: Limit,
+    /// Pass over so many
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub offset: usize,
+    /// Only ids greater than this one: a cursor that does not shift between pages
+    #[arg(long, value_name = "THREAD")]
+    pub after: Option<String>,
+    /// With checkpoints, bytes and when last saved, separated by tabs
+    #[arg(long)]
+    pub long: bool,
+    /// One JSON object a line
+    #[arg(long, conflicts_with = "nul")]
+    pub json: bool,
+    /// End each with NUL instead of a line break, and never quote
+    #[arg(short = '0')]
+    pub nul: bool,
+}
+
+#[derive(Args)]
+pub struct Delete {
+    /// The thread
+    pub thread: String,
+    /// Only this checkpoint
+    #[arg(long)]
+    pub id: Option<String>,
+}
+
+#[derive(Args)]
+pub struct Retain {
+    /// So many, or all
+    #[arg(value_name = "N|all")]
+    pub keep: Limit,
+    /// Only for this thread
+    #[arg(long)]
+    pub thread: Option<String>,
+}
+
+#[derive(Args)]
+pub struct Listing {
+    /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Export {
+    /// The threads [default: all]
+    #[arg(value_name = "THREAD")]
+    pub threads: Vec<String>,
+}
+
+#[derive(Args)]
+pub struct Import {
+    /// JSON Lines; - is standard input
+    pub file: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Demo {
+    /// Where the agent's tools note what they did: makes this process the agent
+    #[arg(long, hide = true, value_name = "FILE", requires = "thread")]
+    pub agent: Option<PathBuf>,
+    /// The agent's thread
+    #[arg(long, hide = true)]
+    pub thread: Option<String>,
+    /// After so many steps stand still, to be killed
+    #[arg(long, hide = true, value_name = "N")]
+    pub stall_after: Option<u64>,
+}
+
+#[derive(Args)]
+pub struct Completions {
+    /// For which shell
+    pub shell: Shell,
+}
+
+#[derive(Args)]
+pub struct Manual {
+    /// The verb
+    pub verb: Option<String>,
+}
+
+/// A count, or `all`; 0 is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit(pub Option<usize>);
+
+impl std::str::FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Limit(None)),
+            _ => text.parse().map(|count| Limit(Some(count))).map_err(|_| "a limit is 0 or more, or `all`".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn limits() {
+        assert_eq!("0".parse(), Ok(Limit(Some(0))));
+        assert_eq!("18446744073709551615".parse(), Ok(Limit(Some(usize::MAX))));
+        assert_eq!("all".parse(), Ok(Limit(None)));
+        assert!(["-1", "", "1.5", "none", "18446744073709551616"].iter().all(|text| text.parse::<Limit>().is_err()));
+    }
+}

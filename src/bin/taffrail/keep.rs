@@ -1,0 +1,125 @@
+//! `delete`, `retain`, `compact`, `stats`, `verify`: the housekeeping of a store.
+//!
+//! None of them makes a store. `verify` and `stats` only read, beside whoever has it open.
+
+use std::io::Write;
+use std::path::Path;
+
+use taffrail::{CheckpointId, Finding};
+
+use crate::args::{Delete, Listing, Retain};
+use crate::failure::{DAMAGE, Failure, Result};
+use crate::output::{self, Output};
+use crate::place::Place;
+use crate::progress;
+use crate::read::no_thread;
+
+pub fn delete(place: &str, args: &Delete) -> Result<()> {
+    let place = Place::to_keep(place)?;
+    match &args.id {
+        None if place.delete(&args.thread)? => Ok(()),
+        None => Err(place.absent(no_thread(&args.thread))),
+        Some(id) if place.delete_checkpoint(&args.thread, &CheckpointId::new(id)?)? => Ok(()),
+        Some(id) => Err(place.absent(format!("thread {:?} has no checkpoint {id:?}", args.thread))),
+    }
+}
+
+pub fn retain(place: &str, args: &Retain) -> Result<()> {
+    Ok(Place::to_keep(place)?.retain(args.thread.as_deref(), args.keep.0)?)
+}
+
+pub fn compact(place: &str) -> Result<()> {
+    let place = Place::to_keep(place)?;
+    let store = place.store("compact")?;
+    let working = progress::working("compacting");
+    let done = store.compact()?;
+    working.finish_and_clear();
+    let mut out = Output::new();
+    writeln!(out, "{} segments replaced, {} bytes given back", done.segments, done.bytes)?;
+    Ok(out.finish()?)
+}
+
+pub fn stats(place: &str, args: &Listing) -> Result<()> {
+    let place = Place::to_read(place)?;
+    let stats = place.store("stats")?.stats()?;
+    let keep = |all: &str| stats.max_history.map_or(all.to_owned(), |keep| keep.to_string());
+    let numbers = [
+        ("threads", stats.threads),
+        ("checkpoints", stats.checkpoints),
+        ("attachments", stats.attachments),
+        ("logical_bytes", stats.logical_bytes),
+        ("stored_bytes", stats.stored_bytes),
+        ("dead_bytes", stats.dead_bytes),
+        ("disk_bytes", stats.disk_bytes),
+        ("segments", stats.segments),
+        ("keyframes", stats.keyframes),
+        ("deltas", stats.deltas),
+        ("longest_chain", stats.longest_chain),
+    ];
+    let mut out = Output::new();
+    if args.json {
+        out.write_all(b"{")?;
+        for (name, number) in numbers {
+            write!(out, "\"{name}\":{number},")?;
+        }
+        writeln!(out, "\"max_history\":{}}}", keep("null"))?;
+    } else {
+        for (name, number) in numbers {
+            writeln!(out, "{name:<14} {number}")?;
+        }
+        writeln!(out, "{:<14} {}", "max_history", keep("all"))?;
+        if stats.logical_bytes > 0 {
+            writeln!(out, "{:<14} {:.3} (stored / logical)", "ratio", stats.stored_bytes as f64 / stats.logical_bytes as f64)?;
+        }
+    }
+    Ok(out.finish()?)
+}
+
+pub fn verify(place: &str, args: &Listing) -> Result<()> {
+    let place = Place::to_read(place)?;
+    let store = place.store("verify")?;
+    let working = progress::working("verifying");
+    let findings = store.verify()?;
+    working.finish_and_clear();
+    let damaged = findings.iter().filter(|finding| finding.damage).count();
+    let mut out = Output::new();
+    for finding in &findings {
+        if args.json { write_finding(&mut out, finding)? } else { writeln!(out, "{}", finding_line(finding))? }
+    }
+    if !args.json && damaged == 0 {
+        writeln!(out, "no damage")?;
+    }
+    out.finish()?;
+    match damaged {
+        0 => Ok(()),
+        1 => Err(Failure::new(DAMAGE, "1 damaged place")),
+        many => Err(Failure::new(DAMAGE, format!("{many} damaged places"))),
+    }
+}
+
+fn finding_line(finding: &Finding) -> String {
+    let mut line = format!("{}: {}", if finding.damage { "damage" } else { "note" }, path_text(&finding.file));
+    if let Some(offset) = finding.offset {
+        line += &format!(" at {offset}");
+    }
+    line += &format!(": {}", finding.what);
+    if let Some(thread) = &finding.thread {
+        line += &format!(", thread {}", output::quoted(thread));
+    }
+    if let Some(id) = &finding.id {
+        line += &format!(", checkpoint {}", output::quoted(id.as_str()));
+    }
+    output::one_line(&line)
+}
+
+fn write_finding(out: &mut impl Write, finding: &Finding) -> Result<()> {
+    let text = |text: Option<&str>| text.map_or("null".to_owned(), output::quoted);
+    let offset = finding.offset.map_or("null".to_owned(), |offset| offset.to_string());
+    let (file, what) = (text(Some(&path_text(&finding.file))), text(Some(&finding.what)));
+    let (thread, id) = (text(finding.thread.as_deref()), text(finding.id.as_ref().map(CheckpointId::as_str)));
+    Ok(writeln!(out, "{{\"file\":{file},\"offset\":{offset},\"thread\":{thread},\"id\":{id},\"what\":{what}}}")?)
+}
+
+fn path_text(path: &Path) -> String {
+    path.display().to_string()
+}

@@ -1,0 +1,73 @@
+//! DESIGN.md's hex examples, decoded and encoded again out of the document itself.
+
+use super::frame::{HEAD_BYTES, Head, Place};
+use super::manifest::Manifest;
+use super::record::Record;
+use super::segment::{Header, Kind};
+
+const DESIGN: &str = include_str!("../../DESIGN.md");
+
+/// The bytes of the block that begins with "```hex NAME"; `;` begins a comment.
+fn example(name: &str) -> Vec<u8> {
+    let start = format!("```hex {name}\n");
+    let block =
+        DESIGN.split(&start).nth(1).and_then(|rest| rest.split("```").next()).unwrap_or_else(|| panic!("DESIGN.md has no example {name}"));
+    let digits: String = block.lines().map(|line| line.split(';').next().unwrap_or("")).flat_map(str::split_whitespace).collect();
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+}
+
+#[track_caller]
+fn same(name: &str, bytes: &[u8], again: &[u8]) {
+    let hex = |bytes: &[u8]| {
+        bytes.chunks(16).map(|row| row.iter().map(|byte| format!("{byte:02x} ")).collect::<String>() + "\n").collect::<String>()
+    };
+    assert!(bytes == again, "example {name} should read\n{}", hex(again));
+}
+
+fn record(name: &str) -> Vec<u8> {
+    let bytes = example(name);
+    let record = Record::decode(&bytes).unwrap_or_else(|flaw| panic!("{name}: {flaw}"));
+    let mut again = Vec::new();
+    record.encode(&mut again);
+    same(name, &bytes, &again);
+    bytes
+}
+
+#[test]
+fn the_segment_header() {
+    let bytes = example("segment-header");
+    let header = Header::decode(&bytes).unwrap();
+    assert_eq!((header.number, header.salt, header.kind, header.first_frame), (1, 0x1122_3344_5566_7788, Kind::Log { base: 0 }, 72));
+    same("segment-header", &bytes, &header.encode().0);
+}
+
+#[test]
+fn the_records() {
+    for name in ["record-delete-thread", "record-delete-checkpoint", "record-trim", "record-keep"] {
+        record(name);
+    }
+    let bytes = record("record-put");
+    let Ok(Record::Put(put)) = Record::decode(&bytes) else { panic!("record-put is no put") };
+    assert_eq!((put.thread, put.place, put.tag, put.metadata, put.state_len), ("t", 1, "json", r#"{"a":1}"#, 4));
+}
+
+#[test]
+fn the_frame() {
+    let bytes = example("frame");
+    let place = Place { salt: 0x1122_3344_5566_7788, position: 72 };
+    let (head, _) = Head::decode(place, &bytes).unwrap();
+    assert_eq!(head.frame_len(), bytes.len() as u64);
+    assert_eq!(head.payload(&bytes).unwrap(), b"true");
+    let stands = &bytes[HEAD_BYTES..][..head.record_len as usize];
+    same("frame's record", stands, &record("record-put"));
+    assert_eq!(head.prev_check, Header::decode(&example("segment-header")).unwrap().encode().1, "the first frame chains to the header");
+    same("frame", &bytes[..HEAD_BYTES], &head.encode(place, stands).0);
+}
+
+#[test]
+fn the_manifest() {
+    let bytes = example("manifest");
+    let manifest = Manifest::decode(&bytes).unwrap();
+    assert_eq!((manifest.generation, manifest.max_history, manifest.segments.len()), (2, 50, 2));
+    same("manifest", &bytes, &manifest.encode());
+}

@@ -1,0 +1,128 @@
+//! Files that the manifest does not list: leftovers of unfinished steps, or more than that.
+//!
+//! Judging comes first and changes nothing; only when all of it went well is anything moved. What
+//! could hold something that was put is never removed.
+
+use std::path::Path;
+
+use super::directory::{Contents, Directory};
+use super::scan::{Found, Scan};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::manifest::Manifest;
+use crate::format::names;
+use crate::format::segment::{HEADER_BYTES, Header, Kind};
+use crate::report::Recovery;
+
+/// Refuses a directory without a manifest that holds data of ours, or something that is not ours.
+pub(crate) fn no_store_is_lost(directory: &Directory, contents: &Contents) -> Result<()> {
+    if let Some(foreign) = &contents.foreign {
+        let message = "not a store: the directory holds something else; choose an empty or new directory";
+        return Err(Error::new(ErrorKind::Unsupported, message).with_file(foreign, None));
+    }
+    for &number in &contents.segments {
+        let path = directory.file(&names::segment(number));
+        if holds(directory, &path)? != Holding::Nothing {
+            let message = "MANIFEST is missing, but a segment holds data: restore MANIFEST from a copy of the whole directory";
+            return Err(Error::new(ErrorKind::Corrupt, message).with_file(&path, None));
+        }
+    }
+    Ok(())
+}
+
+/// What an unlisted segment file holds, told without a manifest.
+#[derive(Debug, PartialEq, Eq)]
+enum Holding {
+    /// Nothing that anyone could have put.
+    Nothing,
+    /// Frames of a log segment of this store, or of any where it is not known.
+    Log(Header),
+    /// A compacted segment's frames.
+    Compacted(Header),
+    /// Bytes that cannot be told.
+    Unknown,
+}
+
+fn holds(directory: &Directory, path: &Path) -> Result<Holding> {
+    let file = directory.fs.open(path, false).map_err(|error| Error::os("open", path, error))?;
+    let mut bytes = [0; HEADER_BYTES];
+    let read = file.read_at(&mut bytes, 0).map_err(|error| Error::os("read", path, error))?;
+    let Ok(header) = Header::decode(&bytes[..read]) else {
+        let nothing = Scan::new(file, path, 0, 0, 0, u64::MAX)?.only_zeros(0)? || read < HEADER_BYTES;
+        return Ok(if nothing { Holding::Nothing } else { Holding::Unknown });
+    };
+    let (base, compacted) = match header.kind {
+        Kind::Log { base } => (base, false),
+        Kind::Compacted { .. } => (0, true),
+    };
+    let mut scan = Scan::new(file, path, header.salt, base, u64::from(header.first_frame), u64::MAX)?;
+    while let Some(found) = scan.next()? {
+        if let Found::Frame(_) = found {
+            return Ok(if compacted { Holding::Compacted(header) } else { Holding::Log(header) });
+        }
+    }
+    Ok(Holding::Nothing)
+}
+
+/// What is to be done with a file that the manifest does not list.
+pub(crate) enum Leftover {
+    /// It was never counted on.
+    Remove(String),
+    /// Nobody can say.
+    SetAside(String),
+}
+
+impl Leftover {
+    /// Does it, and reports it.
+    pub fn carry_out(self, directory: &Directory, report: &mut Recovery) -> Result<()> {
+        match self {
+            Leftover::Remove(name) => {
+                directory.remove(&name)?;
+                report.set_aside.push(directory.file(&name));
+            }
+            Leftover::SetAside(name) => {
+                let to = quarantine(directory)?.file(&name);
+                let from = directory.file(&name);
+                directory.fs.rename(&from, &to).map_err(|error| Error::os("set aside", &from, error))?;
+                report.set_aside.push(to);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Judges every file that the manifest does not list; changes nothing.
+///
+/// Errors: `Corrupt` when a segment newer than the manifest knows holds data: then the manifest is
+/// older than the data, and nothing may be moved.
+pub(crate) fn judge_unlisted(directory: &Directory, manifest: &Manifest) -> Result<Vec<Leftover>> {
+    let contents = directory.contents()?;
+    let is_listed = |number: u64| manifest.segments.iter().any(|listed| listed.number == number);
+    let mut leftovers = Vec::new();
+    if contents.manifest_new {
+        leftovers.push(Leftover::Remove(names::MANIFEST_NEW.to_owned()));
+    }
+    // Under its working name a segment was never installed, or has been copied under its own.
+    leftovers.extend(contents.segments_new.iter().map(|&number| Leftover::Remove(names::segment_new(number))));
+    for &number in contents.segments.iter().filter(|&&number| !is_listed(number)) {
+        let name = names::segment(number);
+        let path = directory.file(&name);
+        let holding = if manifest.retired.contains(&number) { Holding::Nothing } else { holds(directory, &path)? };
+        match holding {
+            Holding::Nothing => leftovers.push(Leftover::Remove(name)),
+            Holding::Compacted(header) if header.store == manifest.store => leftovers.push(Leftover::Remove(name)),
+            Holding::Log(header) if header.store == manifest.store && number >= manifest.next_number => {
+                let message = "the manifest is older than this segment's data, as after restoring a part of the directory: restore all of it from one moment";
+                return Err(Error::new(ErrorKind::Corrupt, message).with_file(&path, None));
+            }
+            _ => leftovers.push(Leftover::SetAside(name)),
+        }
+    }
+    Ok(leftovers)
+}
+
+/// The quarantine folder, made if it is not there.
+pub(crate) fn quarantine(directory: &Directory) -> Result<Directory> {
+    let quarantine = Directory { path: directory.file(names::QUARANTINE), ..directory.clone() };
+    quarantine.create()?;
+    Ok(quarantine)
+}

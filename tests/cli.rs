@@ -1,0 +1,277 @@
+//! The rules of the command line, held against the real binary: what it prints, how it ends, and
+//! what it leaves alone.
+
+#![cfg(feature = "cli")]
+
+mod support;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+use support::{Cli, Ended, json_lines, keys};
+
+const READING: [&[&str]; 8] =
+    [&["get", "t"], &["get", "t", "--id", "x"], &["history", "t"], &["threads"], &["stats"], &["verify"], &["export"], &["export", "t"]];
+const KEEPING: [&[&str]; 4] = [&["delete", "t"], &["delete", "t", "--id", "x"], &["retain", "5"], &["compact"]];
+
+#[test]
+fn what_is_put_is_what_is_got() {
+    let cli = Cli::new();
+    for state in [&b"{\"b\":1.0, \"a\":[1,1.0,1e400,18446744073709551616],\"a\":2}"[..], b" \n[\"\\ud83d\"]\r\n\n", b"null", b"\"\\u0000\""]
+    {
+        let id = cli.put("t", state, &[]);
+        assert_eq!(cli.ok(&["get", "t"]), state);
+        assert_eq!(cli.ok(&["get", "t", "--id", &id]), state);
+    }
+    let bytes: Vec<u8> = (0..=255).cycle().take(100_000).collect();
+    cli.put("b", &bytes, &["--type", "bytes"]);
+    assert_eq!(cli.ok(&["get", "b"]), bytes);
+    cli.put("b", b"", &["--type", "own/type"]);
+    assert_eq!(cli.ok(&["get", "b"]), b"");
+    fs::write(cli.dir().join("state.json"), b"[1]").unwrap();
+    cli.ok(&["put", "f", "state.json"]);
+    assert_eq!(cli.ok(&["get", "f"]), b"[1]");
+}
+
+#[test]
+fn pretty_changes_white_space_alone() {
+    let cli = Cli::new();
+    cli.put("t", b"{\"z\":1.0,\"a\":[ ],\"z\":\"\\ud83d, {\"}", &[]);
+    assert_eq!(cli.ok(&["get", "t", "--pretty"]), b"{\n  \"z\": 1.0,\n  \"a\": [],\n  \"z\": \"\\ud83d, {\"\n}\n");
+    cli.put("b", b"{}", &["--type", "bytes"]);
+    cli.run(&["get", "b", "--pretty"]).failed(5, "bytes");
+}
+
+#[test]
+fn the_id_is_the_callers_or_fresh() {
+    let cli = Cli::new();
+    assert_eq!(cli.put("t", b"1", &["--id", "step 1"]), "\"step 1\"");
+    assert_eq!(cli.put("t", b"1", &["--id", "step-2"]), "step-2");
+    assert_eq!(cli.put("t", b"1", &[]).len(), 36);
+    cli.run(&["put", "t", "--id", ""]).failed(5, "1 to 255");
+}
+
+#[test]
+fn what_is_not_there_is_exit_1() {
+    let cli = Cli::new();
+    cli.put("t", b"1", &["--id", "a"]);
+    cli.run(&["get", "u"]).failed(1, "no thread \"u\"");
+    cli.run(&["get", "t", "--id", "x"]).failed(1, "\"x\"");
+    cli.run(&["history", "u"]).failed(1, "\"u\"");
+    cli.run(&["history", "t", "--before", "x"]).failed(1, "x");
+    cli.run(&["export", "t", "u"]).failed(1, "\"u\"");
+    cli.run(&["delete", "u"]).failed(1, "\"u\"");
+    cli.run(&["delete", "t", "--id", "x"]).failed(1, "\"x\"");
+    cli.run_with(&["put", "t", "--parent", "x"], b"1").failed(1, "x");
+    assert!(cli.ok(&["threads", "--prefix", "nobody"]).is_empty());
+}
+
+#[test]
+fn delete_takes_one_or_all() {
+    let cli = Cli::new();
+    cli.put("t", b"1", &["--id", "a"]);
+    cli.put("t", b"2", &["--id", "b"]);
+    cli.ok(&["delete", "t", "--id", "b"]);
+    assert_eq!(cli.ok(&["get", "t"]), b"1");
+    cli.ok(&["delete", "t"]);
+    cli.run(&["get", "t"]).failed(1, "no thread");
+}
+
+#[test]
+fn reading_and_keeping_never_make_a_store() {
+    let cli = Cli::new();
+    for args in READING.iter().chain(&KEEPING) {
+        cli.run(args).failed(1, "runs");
+        assert!(cli.outside().is_empty() && !cli.store().exists(), "{args:?}");
+    }
+    // A put that fails before the store is needed makes none either.
+    cli.run(&["put", "t", "no-such-file"]).failed(6, "no-such-file");
+    cli.run(&["put", "t", "--metadata", "[]"]).failed(5, "object");
+    cli.run(&["import", "no-such-file"]).failed(6, "no-such-file");
+    assert!(!cli.store().exists());
+}
+
+#[test]
+fn what_is_no_store_is_refused_untouched() {
+    let cli = Cli::new();
+    fs::create_dir(cli.store()).unwrap();
+    fs::write(cli.store().join("photo.jpg"), b"mine").unwrap();
+    fs::write(cli.dir().join("file"), b"mine").unwrap();
+    for args in READING.iter().chain(&KEEPING).chain([&["put", "t"][..], &["import", "-"]].iter()) {
+        cli.run_with(args, b"{\"thread\":\"t\",\"state\":1}").failed(5, "runs");
+        assert_eq!(fs::read(cli.store().join("photo.jpg")).unwrap(), b"mine");
+        assert_eq!(fs::read_dir(cli.store()).unwrap().count(), 1, "{args:?}");
+        let onto_file: Vec<&str> = [&["--store", "file"], *args].concat();
+        let ended = Ended::of(cli.command().args(&onto_file).output().unwrap());
+        assert!(matches!(ended.code, Some(5 | 6)), "{onto_file:?}: {ended:?}");
+        assert_eq!(fs::read(cli.dir().join("file")).unwrap(), b"mine");
+    }
+}
+
+#[test]
+fn other_places_go_by_their_names() {
+    let cli = Cli::new();
+    let on = |place: &str, args: &[&str]| Ended::of(cli.command().args(["--store", place]).args(args).output().unwrap());
+    on("sqlite:x.db", &["threads"]).failed(5, "sqlite:");
+    on("file:x", &["put", "t"]).failed(5, "file:");
+    on("", &["threads"]).failed(5, "place");
+    on("memory:", &["get", "t"]).failed(1, "no thread");
+    on("memory:", &["stats"]).failed(5, "stats");
+    assert_eq!(on("memory:", &["put", "t", "--type", "bytes", "--id", "a"]).done(), b"a\n");
+    assert!(cli.outside().is_empty());
+    assert_eq!(on("log:runs", &["put", "t", "--type", "bytes", "--id", "a"]).done(), b"a\n");
+    assert_eq!(on("./runs", &["threads"]).done(), b"t\n");
+}
+
+#[test]
+fn the_place_is_given_or_in_the_environment_or_the_usual_one() {
+    let cli = Cli::new();
+    let put = |command: &mut std::process::Command| Ended::of(command.args(["put", "t", "--type", "bytes"]).output().unwrap()).done();
+    put(&mut cli.command());
+    assert!(cli.dir().join(".taffrail").is_dir());
+    put(cli.command().env("TAFFRAIL_STORE", "by-environment"));
+    assert!(cli.dir().join("by-environment").is_dir());
+    put(cli.command().env("TAFFRAIL_STORE", "not-used").args(["--store", "given"]));
+    assert!(cli.dir().join("given").is_dir() && !cli.dir().join("not-used").exists());
+}
+
+#[test]
+fn usage_errors_are_exit_2_and_print_nothing() {
+    let cli = Cli::new();
+    let usages: [&[&str]; 18] = [
+        &[],
+        &["nonsense"],
+        &["get"],
+        &["history", "t", "--limit", "-1"],
+        &["history", "t", "--limit=-1"],
+        &["history", "t", "--limit", "18446744073709551616"],
+        &["threads", "--limit", "-1"],
+        &["threads", "--offset=-1"],
+        &["threads", "--json", "-0"],
+        &["threads", "--pattern", "a", "--prefix", "a"],
+        &["retain", "-1"],
+        &["retain"],
+        &["get", "-x"],
+        &["put", "t", "--expect-empty", "--expect-head", "a"],
+        &["completions", "nonsense"],
+        &["man", "nonsense"],
+        &["diff", "t", "a", "b"],
+        &["import"],
+    ];
+    for args in usages {
+        let ended = cli.run(args);
+        assert_eq!(ended.code, Some(2), "{args:?}: {}", ended.err);
+        assert!(ended.out.is_empty() && !ended.err.is_empty(), "{args:?}");
+    }
+    let ended = cli.run(&[std::ffi::OsStr::new("get"), std::ffi::OsStr::from_bytes(b"\xff")]);
+    assert_eq!((ended.code, ended.out.len()), (Some(2), 0));
+    let mut command = cli.command();
+    Ended::of(command.arg("threads").env("TAFFRAIL_STORE", std::ffi::OsStr::from_bytes(b"\xff")).output().unwrap())
+        .failed(2, "TAFFRAIL_STORE");
+    assert!(!cli.store().exists());
+}
+
+#[test]
+fn refused_input_is_exit_5_and_changes_nothing() {
+    let cli = Cli::new();
+    cli.put("t", b"1", &[]);
+    cli.run_with(&["put", "t"], b"{\"a\":\x00}").failed(5, "byte 5");
+    cli.run_with(&["put", "t"], b"").failed(5, "not JSON");
+    cli.run_with(&["put", "t"], b"NaN").failed(5, "not JSON");
+    cli.run_with(&["put", "t"], b"\"\xed\xa0\x80\"").failed(5, "UTF-8");
+    cli.run_with(&["put", ""], b"1").failed(5, "empty");
+    cli.run_with(&["put", &"x".repeat(4097)], b"1").failed(5, "4096");
+    cli.run_with(&["put", "t", "--type", ""], b"1").failed(5, "type tag");
+    cli.run(&["threads", "--pattern", "\\"]).failed(5, "pattern");
+    cli.run(&["retain", "0"]).failed(5, "at least 1");
+    cli.run(&["compact"]).failed(5, "reclaim");
+    assert_eq!(cli.run(&["history", "t", "--json"]).json().len(), 1);
+}
+
+#[test]
+fn an_expected_head_that_is_not_is_exit_4() {
+    let cli = Cli::new();
+    let first = cli.put("t", b"1", &["--expect-empty"]);
+    cli.run_with(&["put", "t", "--expect-empty"], b"2").failed(4, "t");
+    let second = cli.put("t", b"2", &["--expect-head", &first]);
+    cli.run_with(&["put", "t", "--expect-head", &first], b"3").failed(4, "t");
+    let steps = cli.run(&["history", "t", "--json"]).json();
+    assert_eq!((&steps[0]["id"], &steps[0]["parent"], steps.len()), (&second.into(), &first.into(), 2));
+}
+
+#[test]
+fn history_pages_and_tells() {
+    let cli = Cli::new();
+    let row = |step: u32| format!("{{\"thread\":\"t\",\"id\":\"s{step}\",\"state\":{step}}}\n");
+    assert_eq!(cli.run_with(&["import", "-"], (0..24).map(row).collect::<String>().as_bytes()).code, Some(0));
+    cli.put("t", b"24", &["--id", "s24", "--metadata", "{\n\"k\": 1.0}"]);
+    let count = |limit: &[&str]| cli.run(&[&["history", "t"], limit].concat()).done().iter().filter(|byte| **byte == b'\n').count();
+    assert_eq!(count(&[]), 20);
+    for (limit, lines) in [("0", 0), ("1", 1), ("24", 24), ("25", 25), ("26", 25), ("9223372036854775808", 25), ("all", 25)] {
+        assert_eq!(count(&["--limit", limit]), lines, "{limit}");
+    }
+    let lines = String::from_utf8(cli.ok(&["history", "t", "--json", "--limit", "1"])).unwrap();
+    let first = lines.lines().next().unwrap();
+    assert_eq!(keys(first), ["thread", "id", "seq", "parent", "saved_at", "metadata", "type", "bytes"]);
+    assert!(first.contains("\"metadata\":{ \"k\": 1.0}"), "{first}");
+    let steps = cli.run(&["history", "t", "--json", "--limit", "2", "--before", "s10"]).json();
+    assert_eq!((&steps[0]["id"], &steps[0]["parent"], &steps[1]["id"]), (&"s9".into(), &"s8".into(), &"s8".into()));
+    assert!(steps[0]["saved_at"].as_str().unwrap().ends_with('Z') && steps[0]["bytes"] == 1 && steps[0]["type"] == "json");
+    let text = String::from_utf8(cli.ok(&["history", "t", "--limit", "1"])).unwrap();
+    let fields: Vec<&str> = text.trim_end().split('\t').collect();
+    assert_eq!((fields.len(), fields[1], fields[3], fields[4]), (5, "s24", "2", "{ \"k\": 1.0}"));
+    let states = String::from_utf8(cli.ok(&["history", "t", "--states", "--limit", "1"])).unwrap();
+    assert_eq!(keys(&states), ["thread", "id", "seq", "parent", "saved_at", "metadata", "type", "state"]);
+    assert_eq!(json_lines(states.as_bytes())[0]["state"], 24);
+}
+
+#[test]
+fn threads_page_and_match() {
+    let cli = Cli::new();
+    for thread in ["john_doe", "john-doe", "johnXdoe", "100%", "a*b", "a", "b"] {
+        cli.put(thread, b"1", &["--buffered"]);
+    }
+    let list = |args: &[&str]| String::from_utf8(cli.ok(&[&["threads"], args].concat())).unwrap();
+    assert_eq!(list(&[]), "100%\na\na*b\nb\njohn-doe\njohnXdoe\njohn_doe\n");
+    assert_eq!(list(&["--pattern", "john_*"]), "john_doe\n");
+    assert_eq!(list(&["--pattern", r"a\*b"]), "a*b\n");
+    assert_eq!(list(&["--pattern", "?"]), "a\nb\n");
+    assert_eq!(list(&["--prefix", "a"]), "a\na*b\n");
+    assert_eq!(list(&["--limit", "2", "--offset", "1"]), "a\na*b\n");
+    assert_eq!(list(&["--after", "b", "--limit", "1"]), "john-doe\n");
+    assert_eq!((list(&["--limit", "0"]), list(&["--offset", "7"]), list(&["--offset", "99"])), Default::default());
+    let long = list(&["--long", "--limit", "1"]);
+    assert!(long.starts_with("100%\t1\t1\t2") && long.ends_with("Z\n"), "{long}");
+    assert_eq!(keys(&list(&["--json", "--limit", "1"])), ["thread", "checkpoints", "bytes", "last_saved"]);
+}
+
+#[test]
+fn stats_and_verify_of_a_sound_store() {
+    let cli = Cli::new();
+    cli.put("t", b"[1,2]", &[]);
+    let stats = String::from_utf8(cli.ok(&["stats", "--json"])).unwrap();
+    let right = [
+        ["threads", "checkpoints", "attachments", "logical_bytes", "stored_bytes", "dead_bytes"],
+        ["disk_bytes", "segments", "keyframes", "deltas", "longest_chain", "max_history"],
+    ];
+    assert_eq!(keys(&stats), right.concat());
+    let stats = &json_lines(stats.as_bytes())[0];
+    assert_eq!((&stats["threads"], &stats["logical_bytes"], &stats["max_history"]), (&1.into(), &5.into(), &50.into()));
+    assert!(String::from_utf8(cli.ok(&["stats"])).unwrap().contains("ratio"));
+    cli.ok(&["verify"]);
+    assert!(cli.ok(&["verify", "--json"]).is_empty());
+}
+
+#[test]
+fn retain_trims_and_all_keeps() {
+    let cli = Cli::new();
+    (0..5).for_each(|step| drop(cli.put("t", step.to_string().as_bytes(), &["--buffered"])));
+    cli.ok(&["retain", "2"]);
+    cli.put("t", b"5", &[]);
+    assert_eq!(cli.run(&["history", "t", "--json"]).json().len(), 2);
+    cli.ok(&["retain", "all"]);
+    assert_eq!(cli.run(&["stats", "--json"]).json()[0]["max_history"], serde_json::Value::Null);
+    let rows = "{\"thread\":\"u\",\"state\":1}\n".repeat(60);
+    assert_eq!(cli.run_with(&["import", "-"], rows.as_bytes()).code, Some(0));
+    assert_eq!(cli.run(&["history", "u", "--json", "--limit", "all"]).json().len(), 60);
+}

@@ -1,0 +1,77 @@
+//! Data flows one way: what a file may use is decided by the layer it stands in.
+//!
+//! Reads the `crate::` paths of the sources, tests aside, and compares them with the map in
+//! DESIGN.md, section 3. A new layer, or a `use` against the flow, must be written down here first.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A layer's files, and the crate modules they may name.
+const LAYERS: [(&str, &[&str]); 5] = [
+    ("src/format/", &["format"]),
+    ("src/fs/", &["fs", "checkpoint"]),
+    ("src/log/", &["log", "format", "fs", "batch", "checkpoint", "checkpointer", "error", "options", "query", "report"]),
+    ("src/backend/", &["batch", "checkpoint", "checkpointer", "error", "options", "query"]),
+    ("src/", &["batch", "checkpoint", "checkpointer", "error", "finite", "json", "query", "report"]),
+];
+
+/// Where the public face meets what is behind it; and the binary, whose `crate` is another one.
+const MEETING_POINTS: [&str; 5] = ["src/lib.rs", "src/options.rs", "src/place.rs", "src/testing/", "src/bin/"];
+
+fn sources(dir: &Path, into: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, into);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            into.push(path);
+        }
+    }
+}
+
+/// The crate modules a source names outside its tests.
+fn named(source: &str) -> Vec<String> {
+    let code = source.split("#[cfg(test)]\nmod tests").next().unwrap_or("");
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.flat_map(|line| line.split("crate::").skip(1)).map(|rest| rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()).collect()
+}
+
+#[test]
+fn no_file_uses_a_layer_above_its_own() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    sources(&root.join("src"), &mut files);
+    assert!(files.len() > 40, "the sources were not found");
+    for file in files {
+        let name = file.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+        if MEETING_POINTS.iter().any(|point| name.starts_with(point)) || name.contains("/tests/") {
+            continue;
+        }
+        let (layer, allowed) = LAYERS.iter().find(|(layer, _)| name.starts_with(layer)).unwrap();
+        for module in named(&fs::read_to_string(&file).unwrap()) {
+            let own_type = module.chars().next().is_some_and(char::is_uppercase);
+            assert!(allowed.contains(&module.as_str()) || own_type && *layer == "src/", "{name} names crate::{module}, which is not below it");
+        }
+    }
+}
+
+#[test]
+fn unsafe_stands_in_two_files() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    sources(&root.join("src"), &mut files);
+    let with: Vec<_> = files.iter().filter(|file| fs::read_to_string(file).unwrap().contains("unsafe {")).collect();
+    let names: Vec<_> = with.iter().map(|file| file.file_name().unwrap().to_str().unwrap()).collect();
+    assert!(names.len() == 2 && names.contains(&"map.rs") && names.contains(&"page.rs"), "{names:?}");
+}
+
+#[test]
+fn bincode_and_fs2_stand_in_one_file_each() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    sources(&root.join("src"), &mut files);
+    for (krate, home) in [("bincode::", "fixed.rs"), ("fs2::", "lock.rs")] {
+        let with: Vec<_> = files.iter().filter(|file| fs::read_to_string(file).unwrap().contains(krate)).collect();
+        assert!(with.len() == 1 && with[0].ends_with(home), "{krate} stands in {with:?}");
+    }
+}
