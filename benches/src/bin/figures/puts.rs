@@ -172,7 +172,9 @@ pub fn durable(settings: &Settings, dir: &Path, bytes: usize, summary: &mut Summ
         figure(flushes(Kind::Windlass)),
         figure(flushes(Kind::Lmdb))
     );
-    summary.add(format!("flushes per durable put of {size}"), flushes(Kind::Ours), Wanted::AtMost(1.1), &peers);
+    // Growing a file costs a second flush where the file system has a journal: as many as bare's.
+    let most = 1.1 * flushes(STEPS);
+    summary.add(format!("flushes per durable put of {size}"), flushes(Kind::Ours), Wanted::AtMost(most), &peers);
     let bare = format!("bare / SQLite {}", figure(contest.ratio((STEPS, 1), (Kind::Tuned, 1), all)));
     let room = if bytes < 256 << 10 { "both fill in 1 MiB steps" } else { "both grow the file" };
     summary.add(format!("put {size} / bare, {room}"), contest.ratio(ours, (STEPS, 1), all), Wanted::AtLeast(wanted), &bare);
