@@ -45,7 +45,8 @@ impl Writer {
         self.active.end + length + reserve <= self.active.capacity
     }
 
-    /// Writes the plan's frames; answers the positions where they begin and end.
+    /// Writes the plan's frames; answers the positions where they begin and end. The appended end is
+    /// for the caller to move, once the index knows of them.
     ///
     /// Errors: `DiskFull`, with the end where it was; any other failure poisons.
     pub fn append(&mut self, shared: &Shared, plan: &Plan<'_>) -> Result<(u64, u64)> {
@@ -79,9 +80,7 @@ impl Writer {
         active.end = after;
         active.filled = active.filled.max(after + zeros);
         active.prev_check = last_check;
-        let end = active.position(after);
-        shared.tail.raise_appended(end);
-        Ok((start, end))
+        Ok((start, active.position(after)))
     }
 
     /// Seals the active segment, wholly synced, and goes on in a new one.

@@ -64,12 +64,14 @@ impl Shared {
         let (start, end) = turn.append(self, &plan)?;
         if durability == Durability::Buffered && self.tail.visible() == start {
             // Nothing before it waits for a sync, so it may be seen as soon as it is written.
-            self.tail.raise_visible(end);
             self.index.publish(start);
             self.index.show_at_once(&plan.changes);
+            self.tail.raise_appended(end);
+            self.tail.raise_visible(end);
             return Ok(plan.results);
         }
         self.index.append(end, plan.changes);
+        self.tail.raise_appended(end);
         drop(turn);
         self.group.sync_to(&self.tail, &self.index, end)?;
         Ok(plan.results)

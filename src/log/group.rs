@@ -1,15 +1,21 @@
 //! Group commit: one sync for all who wait for one.
 //!
 //! Whoever finds its end not yet synced, and nobody syncing, syncs for everyone whose bytes are
-//! appended by then; the others wait for the result. What is synced becomes visible, so no reader
-//! acts on a step that a power cut could take back. A failed sync is never tried again: it poisons.
+//! appended by then; the others wait for the result. Where several workers put at once, the one who
+//! syncs first gives those whom the last sync released a moment to append again: else two groups
+//! take turns, each half as large. What is synced becomes visible, so no reader acts on a step that a
+//! power cut could take back. A failed sync is never tried again: it poisons.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use super::index::Index;
 use super::tail::Tail;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::File;
+
+/// The part of a sync's time that is given to others to join it.
+const PATIENCE: u32 = 4;
 
 /// Who syncs, and what.
 #[derive(Debug)]
@@ -24,6 +30,10 @@ struct State {
     led: bool,
     /// How many wait for it.
     waiting: usize,
+    /// How many were there when the last sync ended: those who synced, and waited, together.
+    company: usize,
+    /// How long the last sync took.
+    took: Duration,
     /// The file that holds every unsynced byte: the active segment.
     /// `None` for a read-only handle, which never asks.
     file: Option<Arc<dyn File>>,
@@ -32,7 +42,7 @@ struct State {
 impl Group {
     /// A group that syncs this file; none for a read-only handle.
     pub fn new(file: Option<Arc<dyn File>>) -> Group {
-        Group { state: Mutex::new(State { led: false, waiting: 0, file }), done: Condvar::new() }
+        Group { state: Mutex::new(State { led: false, waiting: 0, company: 1, took: Duration::ZERO, file }), done: Condvar::new() }
     }
 
     /// Another segment is active from now on. In the turn, with everything before it synced.
@@ -62,21 +72,40 @@ impl Group {
             state.waiting -= 1;
         }
         state.led = true;
+        let (company, patience) = (state.company, state.took / PATIENCE);
         drop(state);
+        self.wait_for(company, patience);
         // The appended end before the file: if another segment becomes active in between, all up to
         // that end was synced by who sealed the old one.
         let appended = tail.appended();
         let file = self.state().file.clone();
+        let start = Instant::now();
         let result = file.map_or(Ok(()), |file| sync(&*file, tail, appended));
         if result.is_ok() {
             index.publish(appended);
         }
         let mut state = self.state();
         state.led = false;
-        if state.waiting > 0 {
+        state.company = state.waiting + 1;
+        state.took = start.elapsed();
+        let waiting = state.waiting;
+        // Woken with the lock held they would only wait for it.
+        drop(state);
+        if waiting > 0 {
             self.done.notify_all();
         }
         result
+    }
+
+    /// Lets others append until as many wait as the last time, or the patience is at an end.
+    fn wait_for(&self, company: usize, patience: Duration) {
+        if company < 2 {
+            return;
+        }
+        let start = Instant::now();
+        while self.state().waiting + 1 < company && start.elapsed() < patience {
+            std::thread::yield_now();
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

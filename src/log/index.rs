@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Bound;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::view::View;
@@ -48,6 +48,8 @@ impl Slot {
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     slots: papaya::HashMap<Arc<str>, Slot>,
+    /// How far [`Index::publish`] has come.
+    published: AtomicU64,
     behind: Mutex<Behind>,
 }
 
@@ -89,8 +91,12 @@ impl Index {
         behind.queue.push_back((end, changes));
     }
 
-    /// Makes every batch that ends at or before `visible` visible, in order.
+    /// Makes every batch that ends at or before `visible` visible, in order. No batch that ends
+    /// there may be noted later: the appended end goes up only after its changes are noted.
     pub fn publish(&self, visible: u64) {
+        if self.published.load(Ordering::Acquire) >= visible {
+            return;
+        }
         let mut behind = self.behind();
         while behind.queue.front().is_some_and(|(end, _)| *end <= visible) {
             let Some((end, changes)) = behind.queue.pop_front() else { return };
@@ -101,6 +107,7 @@ impl Index {
                 }
             }
         }
+        self.published.fetch_max(visible, Ordering::Release);
     }
 
     /// Shows a batch at once: for one that is visible as soon as it is appended.

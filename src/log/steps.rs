@@ -1,16 +1,20 @@
 //! A thread's entries as a persistent sequence: a change makes a new one and shares the rest.
 //!
-//! Short threads, which is nearly all of them, are one exact array. Longer ones are chunks of 64:
-//! the newest chunk grows by copies, full ones are shared, first in a short list that is copied every
-//! 64 puts and then in a long one that is copied every 64 chunks. So a put copies at most 64 entries
-//! and, now and then, a list of pointers.
+//! Threads of up to 64 entries, which is nearly all of them, are one exact array. Longer ones are
+//! chunks of 32: the newest chunk grows by copies, full ones are shared, first in a short list that
+//! is copied with every new chunk and then in a long one that is copied every 64 chunks. So a put
+//! copies at most 64 entries and, now and then, a list of pointers.
 
 use std::sync::Arc;
 
 use super::view::Entry;
 
-/// Entries per chunk, and chunks per step of the long list.
-const CHUNK: usize = 64;
+/// Up to so many entries are one array, and none of it is trimmed space.
+const EXACT: usize = 64;
+/// Entries per chunk of a longer one.
+const CHUNK: usize = 32;
+/// Chunks in the short list before they join the long one.
+const RECENT: usize = 64;
 
 type Chunk = Arc<[Entry]>;
 
@@ -43,15 +47,18 @@ impl Steps {
 
     /// Without the first `dropped` entries, and with one more at the end.
     pub fn after(&self, dropped: usize, entry: Entry) -> Steps {
-        let only_last = self.old.is_empty() && self.recent.is_empty();
-        if only_last && self.last.len() - self.skip - dropped < CHUNK {
-            let last = self.last[self.skip + dropped..].iter().cloned().chain([entry]).collect();
+        let one_array = self.old.is_empty() && self.recent.is_empty();
+        if one_array && self.last.len() - dropped < EXACT {
+            let last = self.last[dropped..].iter().cloned().chain([entry]).collect();
             return Steps { last, ..Steps::default() };
+        }
+        if self.last.len() > CHUNK {
+            return (dropped..self.len()).filter_map(|index| self.get(index)).cloned().chain([entry]).collect();
         }
         let mut next = self.clone();
         if next.last.len() == CHUNK {
             let recent = self.recent.iter().cloned().chain([std::mem::take(&mut next.last)]);
-            if self.recent.len() + 1 == CHUNK {
+            if self.recent.len() + 1 == RECENT {
                 next.old = Arc::new(self.old.iter().cloned().chain(recent).collect());
                 next.recent = Arc::default();
             } else {
@@ -64,7 +71,7 @@ impl Steps {
 
     /// Without the first `dropped` entries.
     pub fn without_first(mut self, dropped: usize) -> Steps {
-        if self.len() - dropped <= CHUNK {
+        if self.len() - dropped <= EXACT {
             return (dropped..self.len()).filter_map(|index| self.get(index)).cloned().collect();
         }
         self.skip += dropped;
@@ -109,6 +116,9 @@ impl Steps {
 impl FromIterator<Entry> for Steps {
     fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Steps {
         let entries: Vec<Entry> = entries.into_iter().collect();
+        if entries.len() <= EXACT {
+            return Steps { last: entries.into(), ..Steps::default() };
+        }
         let mut chunks: Vec<Chunk> = entries.chunks(CHUNK).map(Chunk::from).collect();
         let last = chunks.pop().unwrap_or_default();
         Steps { skip: 0, old: Arc::new(chunks), recent: Arc::default(), last }

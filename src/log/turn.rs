@@ -150,7 +150,9 @@ impl Drop for Held<'_> {
         }
         let mut desk = self.turn.desk();
         desk.writer = self.writer.take();
-        if desk.waiting > 0 {
+        let waiting = desk.waiting;
+        drop(desk);
+        if waiting > 0 {
             self.turn.free.notify_one();
         }
     }
