@@ -1,0 +1,124 @@
+//! Old files open for ever: a directory written once, kept in `golden/`, holds what it held.
+//!
+//! Names and salts in it are random, so its bytes are not compared with a new run's but with its own
+//! contents. While the format is version 0 it is made anew at will:
+//! `TAFFRAIL_REGOLD=1 cargo test --test golden`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use taffrail::{Batch, CheckpointId, Checkpointer, HistoryQuery, Metadata, Parent, PutOptions, Store, TypeTag};
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v0")
+}
+
+fn at(seconds: u64) -> PutOptions {
+    PutOptions::default().saved_at(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+fn id(text: &str) -> CheckpointId {
+    CheckpointId::new(text).unwrap()
+}
+
+const UUID: &str = "0190a6c1-1b2c-7d3e-8f40-123456789abc";
+const JSON: &str = " {\"z\": 1, \"a\": 18446744073709551617, \"a\": 1.0, \"s\": \"\\ud83d\"} ";
+
+/// One of each kind of record, a segment of its own for a large state, and a sealed one.
+fn write(dir: &Path) {
+    let store = Store::options().segment_bytes(64 * 1024).max_history(4).open(dir).unwrap();
+    let metadata = Metadata::from_json("{\"step\": 1}").unwrap();
+    let put =
+        |thread: &str, text: &str, options: PutOptions| drop(store.put_bytes(thread, TypeTag::JSON, text.as_bytes(), options).unwrap());
+    put("json", JSON, at(1).id(id(UUID)).metadata(metadata));
+    put("json", "2", at(2).id(id("own")));
+    put("json", "3", at(3).id(id("third")).parent(Parent::Root));
+    put("json", "\"again\"", at(4).id(id("own")));
+    (0..6).for_each(|step| put("trimmed", &step.to_string(), at(10 + step).id(id(&format!("s{step}")))));
+    put("deleted", "1", at(20));
+    assert!(store.delete("deleted").unwrap());
+    put("less", "1", at(21).id(id("gone")));
+    put("less", "2", at(22).id(id("kept")));
+    assert!(store.delete_checkpoint("less", &id("gone")).unwrap());
+    (0..3).for_each(|step| put("limited", &step.to_string(), at(30 + step)));
+    store.retain(Some("limited"), Some(2)).unwrap();
+    let mut batch = Batch::new();
+    batch.put("batch \u{e9}\n", TypeTag::MSGPACK, b"\x93\x01\x02\x03", at(40).id(id("m")));
+    batch.put("batch 2", TypeTag::new("own/tag").unwrap(), b"", at(41).id(id("e")));
+    store.commit(&batch).unwrap();
+    store.put_bytes("large", TypeTag::BYTES, &large(), at(50).id(id("large"))).unwrap();
+    put("last", "null", at(60).id(id("last")));
+    store.close().unwrap();
+}
+
+fn large() -> Vec<u8> {
+    (0..20_000u32).map(|at| (at * at >> 7) as u8).collect()
+}
+
+fn states(store: &Store, thread: &str) -> Vec<(String, Vec<u8>)> {
+    let items = store.history_bytes(thread, &HistoryQuery::default()).unwrap();
+    items.map(|item| item.unwrap()).map(|read| (read.id.to_string(), read.state.to_vec())).collect()
+}
+
+fn check(store: &Store) {
+    let texts =
+        |thread: &str| states(store, thread).into_iter().map(|(id, text)| (id, String::from_utf8(text).unwrap())).collect::<Vec<_>>();
+    let pair = |id: &str, text: &str| (id.to_owned(), text.to_owned());
+    assert_eq!(store.threads().unwrap(), ["batch 2", "batch \u{e9}\n", "json", "large", "last", "less", "limited", "trimmed"]);
+    assert_eq!(texts("json"), [pair("third", "3"), pair("own", "\"again\""), pair(UUID, JSON)]);
+    let infos: Vec<_> = store.list("json", &HistoryQuery::default()).unwrap().map(Result::unwrap).collect();
+    let parents: Vec<_> = infos.iter().map(|info| info.parent.as_ref().map(CheckpointId::as_str)).collect();
+    assert_eq!(parents, [None, Some(UUID), None]);
+    assert_eq!((infos[2].metadata.as_str(), infos[2].seq, infos[1].seq), ("{\"step\": 1}", 1, 2));
+    let seconds = |at: usize| infos[at].saved_at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    assert_eq!((seconds(0), seconds(1), seconds(2)), (3, 4, 1));
+    assert_eq!(texts("trimmed"), [pair("s5", "5"), pair("s4", "4"), pair("s3", "3"), pair("s2", "2")]);
+    assert_eq!(texts("less"), [pair("kept", "2")]);
+    let limited: Vec<_> = texts("limited").into_iter().map(|(_, text)| text).collect();
+    assert_eq!(limited, ["2", "1"]);
+    let packed = store.get_bytes("batch \u{e9}\n").unwrap().unwrap();
+    assert_eq!((&packed.tag, &*packed.state), (&TypeTag::MSGPACK, &b"\x93\x01\x02\x03"[..]));
+    let empty = store.get_bytes("batch 2").unwrap().unwrap();
+    assert_eq!((empty.tag.as_str(), empty.state.len()), ("own/tag", 0));
+    assert!(*store.get_bytes("large").unwrap().unwrap().state == *large());
+    assert_eq!(texts("last"), [pair("last", "null")]);
+    let stats = store.stats().unwrap();
+    assert_eq!((stats.threads, stats.checkpoints, stats.segments, stats.max_history), (8, 14, 3, Some(4)));
+    let report = store.recovery();
+    assert!(report.damage.is_empty() && report.unproven.is_empty() && report.torn_bytes == 0 && report.set_aside.is_empty(), "{report:?}");
+    assert!(store.verify().unwrap().is_empty());
+}
+
+#[test]
+fn the_golden_directory_of_version_0_opens() {
+    if std::env::var_os("TAFFRAIL_REGOLD").is_some() {
+        let _ = fs::remove_dir_all(golden());
+        write(&golden());
+    }
+    check(&Store::options().read_only(true).open(golden()).unwrap());
+    let scratch = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(golden()).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), scratch.path().join(entry.file_name())).unwrap();
+    }
+    let store = Store::open(scratch.path()).unwrap();
+    assert!(!store.recovery().fresh_segment, "it was closed cleanly");
+    check(&store);
+    store.put_bytes("more", TypeTag::JSON, b"1", PutOptions::default()).unwrap();
+    store.retain(None, Some(1)).unwrap();
+    drop(store);
+    let again = Store::open(scratch.path()).unwrap();
+    assert_eq!(states(&again, "json"), [("third".to_owned(), b"3".to_vec())]);
+    assert_eq!(states(&again, "limited").len(), 2, "a thread's own limit stands");
+    assert!(states(&again, "more").len() == 1);
+}
+
+#[test]
+fn what_this_version_writes_reads_the_same() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = scratch.path().join("store");
+    write(&dir);
+    check(&Store::options().read_only(true).open(&dir).unwrap());
+    check(&Store::options().mmap(false).open(&dir).unwrap());
+}
