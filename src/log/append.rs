@@ -57,13 +57,16 @@ impl Writer {
         let mut parts = parts(&heads, &plan.frames);
         let after = active.end + plan.length;
         let zeros = zeros_behind(after, plan.length, active.filled, active.capacity, plan.marks_only());
+        let ledge = if plan.marks_only() { 0 } else { LEDGE_BYTES.min(zeros) };
         parts.push(&ZEROS[..zeros as usize]);
         // CRASH: killed or cut here, a part of the batch may stand behind the end: recovery drops it
         // (step 6), and a next writer writes over it.
         let written = match active.file.write_at(&parts, active.end) {
-            Err(error) if zeros > 0 && plan.marks_only() && is_disk_full(&error) => {
+            Err(error) if zeros > ledge && is_disk_full(&error) => {
+                // The room for the next ones does not fit, the batch itself still may.
                 parts.pop();
-                active.file.write_at(&parts, active.end).map(|()| 0)
+                parts.push(&ZEROS[..ledge as usize]);
+                active.file.write_at(&parts, active.end).map(|()| ledge)
             }
             written => written.map(|()| zeros),
         };

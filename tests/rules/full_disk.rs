@@ -1,0 +1,86 @@
+//! A disk of 4 MiB filled to the brim (field case I2): the put that does not fit is wholly absent,
+//! reading and deleting go on, and with space again the same handle works.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use taffrail::{Checkpointer, ErrorKind, PutOptions, Store, TypeTag};
+
+use crate::scratch::{Expected, Scratch, state};
+
+const MOUNTED: &str = "TAFFRAIL_TEST_FULL_DISK";
+
+/// Runs in a mount namespace of its own, where the directory is a small tmpfs.
+#[test]
+fn inside_a_small_disk() {
+    let Some(disk) = std::env::var_os(MOUNTED) else { return };
+    for (segment_bytes, length) in [(64 << 20, 50_000), (1 << 20, 50_000), (64 << 10, 50_000), (64 << 10, 5_000), (64 << 20, 700_000)] {
+        fill(Path::new(&disk), segment_bytes, length);
+    }
+    println!("full disk: done");
+}
+
+fn fill(disk: &Path, segment_bytes: u64, length: usize) {
+    let context = format!("segments of {segment_bytes}, states of {length}");
+    let (dir, ballast) = (disk.join("store"), disk.join("ballast"));
+    fs::write(&ballast, vec![1; 1_000_000]).unwrap();
+    let store = Store::options().segment_bytes(segment_bytes).max_history(None).open(&dir).unwrap();
+    let mut expected = Expected::default();
+    expected.put(&store, "first", state("first", 0, 100));
+    expected.put(&store, "second", state("second", 0, 100));
+    let mut refused = 0;
+    for number in 0..4000 {
+        let bytes = state("t", number, length);
+        match store.put_bytes("t", TypeTag::BYTES, &bytes, PutOptions::default()) {
+            Ok(_) => expected.note("t", bytes),
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::DiskFull, "{context}: {error:?}");
+                refused += 1;
+                if refused == 3 {
+                    break;
+                }
+            }
+        }
+    }
+    assert_eq!(refused, 3, "{context}: the disk was never full");
+    expected.is_all_of(&store, &context);
+    assert!(store.delete("first").unwrap_or_else(|error| panic!("{context}: delete on a full disk: {error:?}")), "{context}");
+    expected.0.remove("first");
+    expected.is_all_of(&store, &context);
+    let reader = Store::options().read_only(true).open(&dir).unwrap();
+    expected.is_all_of(&reader, &context);
+    drop(reader);
+    fs::remove_file(&ballast).unwrap();
+    expected.put(&store, "t", state("t", 5000, length));
+    expected.put(&store, "new", state("new", 0, 10));
+    store.close().unwrap_or_else(|error| panic!("{context}: {error}"));
+    let again = Store::open(&dir).unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert!(again.recovery().damage.is_empty(), "{context}");
+    expected.is_all_of(&again, &context);
+    drop(again);
+    fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn a_full_disk_refuses_and_recovers() {
+    let scratch = Scratch::new();
+    let disk = scratch.path("disk");
+    fs::create_dir(&disk).unwrap();
+    let script = "mount -t tmpfs -o size=4m none \"$1\" && exec \"$0\" --exact full_disk::inside_a_small_disk --nocapture";
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script])
+        .arg(std::env::current_exe().unwrap())
+        .arg(&disk)
+        .env(MOUNTED, &disk)
+        .output();
+    match output {
+        Ok(output) if output.status.success() => assert!(String::from_utf8_lossy(&output.stdout).contains("full disk: done")),
+        Ok(output) => {
+            let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert!(!text.contains("panicked"), "{text}");
+            println!("SKIP no mount namespace here: {text}");
+        }
+        Err(error) => println!("SKIP unshare: {error}"),
+    }
+}

@@ -1,0 +1,9 @@
+//! What opening, writing and refusing promise, seen from outside: places, rights, settings, limits.
+
+mod full_disk;
+mod numbers;
+mod opening;
+mod read_only;
+#[path = "../scratch/mod.rs"]
+mod scratch;
+mod settings;
