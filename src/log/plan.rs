@@ -199,12 +199,27 @@ impl<'a> Plan<'a> {
             }
         };
         match (view, existing) {
-            // A record that cannot be read any more has a parent that nobody knows.
-            (Some(view), Some(entry)) => {
-                Ok(read::info(&self.segments, view, entry).ok().and_then(|info| info.parent.as_ref().map(IdKey::from)))
-            }
+            (Some(view), Some(entry)) => Ok(self.parent_of(view, entry)),
             _ => Ok(asked),
         }
+    }
+
+    /// The parent that a checkpoint names, which this very plan may be about to write. That of a
+    /// record which cannot be read any more is not known to anybody.
+    fn parent_of(&self, view: &View, entry: &Entry) -> Option<IdKey> {
+        let planned = u64::from(entry.at.segment) == self.terms.segment && entry.at.offset() >= self.terms.start;
+        if !planned {
+            return read::info(&self.segments, view, entry).ok().and_then(|info| info.parent.as_ref().map(IdKey::from));
+        }
+        let mut offset = self.terms.start;
+        for frame in &self.frames {
+            if offset == entry.at.offset() {
+                let Ok(Record::Put(put)) = Record::decode(&frame.record) else { return None };
+                return put.parent.as_ref().map(IdKey::of_record);
+            }
+            offset += frame_len(frame.record.len(), frame.payload.len() as u64);
+        }
+        None
     }
 
     fn current(&self, thread: &str) -> Option<Arc<View>> {

@@ -135,7 +135,7 @@ fn one_write(context: &str, fill: usize, run: fn(&Store) -> Result<()>, fault: F
             ErrorKind::DiskFull => {
                 assert_eq!(fault.errno, Errno::NOSPC, "{context}");
                 allowed = vec![refused];
-                if fault.from % 2 == 0 {
+                if fault.from.is_multiple_of(2) {
                     run(&store).unwrap_or_else(|error| panic!("{context}: with space again: {error}"));
                     allowed = vec![after.clone()];
                 }
