@@ -53,7 +53,7 @@ fn write(dir: &Path) {
 }
 
 fn large() -> Vec<u8> {
-    (0..20_000u32).map(|at| (at * at >> 7) as u8).collect()
+    (0..20_000u32).map(|at| ((at * at) >> 7) as u8).collect()
 }
 
 fn states(store: &Store, thread: &str) -> Vec<(String, Vec<u8>)> {

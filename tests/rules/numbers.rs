@@ -35,7 +35,9 @@ fn after_an_unclean_end_numbers_jump_to_the_next_multiple_of_2_to_the_32() {
     let scratch = Scratch::new();
     let dir = scratch.path("store");
     let store = Store::open(&dir).unwrap();
-    (0..3).for_each(|_| drop(put(&store, "t", PutOptions::default())));
+    for _ in 0..3 {
+        put(&store, "t", PutOptions::default());
+    }
     drop(store);
     let damages: [fn(&std::path::Path); 3] = [
         |dir| fs::remove_file(dir.join("tail")).unwrap(),

@@ -51,7 +51,9 @@ fn many_long_names_are_trimmed_in_a_small_segment() {
     }
     store.retain(None, Some(1)).unwrap();
     let mut batch = Batch::new();
-    names[..30].iter().for_each(|name| drop(batch.delete(name, None)));
+    for name in &names[..30] {
+        batch.delete(name, None);
+    }
     assert_eq!(store.commit(&batch).unwrap().len(), 30);
     for _ in 0..2 {
         let store = Store::options().read_only(true).open(&dir).unwrap();
