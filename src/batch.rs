@@ -283,6 +283,11 @@ pub(crate) fn nanos_of(time: SystemTime) -> Result<i64> {
     nanos.map_err(|_| Error::invalid("saved_at is outside the years 1677 to 2262"))
 }
 
+/// The clock as nanoseconds from 1970; one that is out of that range, which only labels, is cut to it.
+pub(crate) fn nanos_of_clock(now: SystemTime) -> i64 {
+    nanos_of(now).unwrap_or(if now < SystemTime::UNIX_EPOCH { i64::MIN + 1 } else { i64::MAX })
+}
+
 /// The time of [`nanos_of`].
 pub(crate) fn time_of(nanos: i64) -> SystemTime {
     let distance = Duration::from_nanos(nanos.unsigned_abs());

@@ -1,6 +1,8 @@
 //! Carrying out a batch: plan and append in the turn, then make it as durable as asked.
 
 use super::Shared;
+use super::group::answer;
+use super::install::install;
 use super::plan::{Plan, Prepared};
 use super::turn::Held;
 use crate::batch::{Batch, Committed, Durability, Operation};
@@ -85,38 +87,37 @@ impl Shared {
 
     /// Changes the store's limit, and trims every thread that is longer.
     ///
-    /// CRASH: the trims come first, then the manifest; killed in between, some threads are shorter
-    /// and the old limit stands: asking again finishes it.
+    /// CRASH: the manifest comes first, then the trims; killed in between, some threads are longer
+    /// than the limit, which the next opener finishes (step 9).
     pub(super) fn retain_all(&self, keep: Option<u64>) -> Result<()> {
-        let mut after = String::new();
-        loop {
-            let query = ThreadQuery { after: Some(after), limit: Some(TRIMS_PER_TURN), ..ThreadQuery::default() };
-            let views = self.index.list(&query);
-            let Some(last) = views.last() else { break };
-            after = last.thread().to_string();
-            let longer =
-                |view: &&std::sync::Arc<super::view::View>| keep.is_some_and(|keep| view.keep().is_none() && view.len() as u64 > keep);
-            let long: Vec<_> = views.iter().filter(longer).collect();
-            // As many at once as fit into any segment.
-            let mut left = &long[..];
-            while !left.is_empty() {
-                let room = self.options.segment_bytes as usize / 4;
-                let sums = left.iter().scan(0, |sum, view| {
-                    *sum += frame_around(view.thread());
-                    Some(*sum)
-                });
-                let (now, later) = left.split_at(sums.take_while(|&sum| sum <= room).count().max(1));
-                self.write(Durability::Sync, |plan| now.iter().try_for_each(|view| plan.trim(view.thread(), keep)))?;
-                left = later;
-            }
+        {
+            let mut turn = self.turn()?;
+            let mut manifest = turn.manifest.clone();
+            manifest.max_history = keep.unwrap_or(0);
+            manifest.seq_floor = turn.next_seq;
+            install(&self.directory, &self.tail, &mut manifest).map_err(|error| answer(&self.tail, error))?;
+            turn.manifest = manifest;
         }
-        let mut turn = self.turn()?;
-        let mut manifest = turn.manifest.clone();
-        manifest.max_history = keep.unwrap_or(0);
-        manifest.seq_floor = turn.next_seq;
-        let installed = super::install::install(&self.directory, &self.tail, &mut manifest);
-        installed.map_err(|error| super::group::answer(&self.tail, error))?;
-        turn.manifest = manifest;
+        self.trim_all(keep)
+    }
+
+    /// Trims every thread that is longer than the store's limit and has none of its own.
+    pub(super) fn trim_all(&self, keep: Option<u64>) -> Result<()> {
+        let Some(limit) = keep else { return Ok(()) };
+        let mut views = self.index.list(&ThreadQuery::default());
+        views.retain(|view| view.keep().is_none() && view.len() as u64 > limit);
+        let mut left = &views[..];
+        while !left.is_empty() {
+            // As many at once as fit into any segment.
+            let room = self.options.segment_bytes as usize / 4;
+            let sums = left.iter().scan(0, |sum, view| {
+                *sum += frame_around(view.thread());
+                Some(*sum)
+            });
+            let (now, later) = left.split_at(sums.take(TRIMS_PER_TURN).take_while(|&sum| sum <= room).count().max(1));
+            self.write(Durability::Sync, |plan| now.iter().try_for_each(|view| plan.trim(view.thread(), keep)))?;
+            left = later;
+        }
         Ok(())
     }
 }

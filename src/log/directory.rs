@@ -47,6 +47,17 @@ impl Directory {
         self.path.join(name)
     }
 
+    /// The path of a file in it that is not there yet: the name, or the name and a number.
+    pub fn free_file(&self, name: &str) -> Result<PathBuf> {
+        let mut path = self.file(name);
+        let mut number = 1;
+        while self.fs.is_dir(&path).map_err(|error| Error::os("look at", &path, error))?.is_some() {
+            path = self.file(&format!("{name}.{number}"));
+            number += 1;
+        }
+        Ok(path)
+    }
+
     /// Whether it is there. Errors: `Unsupported` if something else is.
     pub fn exists(&self) -> Result<bool> {
         match self.fs.is_dir(&self.path) {

@@ -52,6 +52,8 @@ pub(crate) struct ActiveEnd {
     pub torn_bytes: u64,
     /// The file's length.
     pub file_len: u64,
+    /// Whether its header is the one that is listed.
+    pub header_is_sound: bool,
     /// Whether the segment holds, or held, something proven.
     pub holds_proven: bool,
 }
@@ -70,6 +72,7 @@ impl Examination<'_> {
     /// Reads the whole log and hands every record that counts to `take`, in order.
     pub fn run(&self, take: &mut dyn FnMut(&Record<'_>, Location)) -> Result<Examined> {
         let mut examined = Examined { seq_max: self.manifest.seq_floor.saturating_sub(1), ..Examined::default() };
+        self.refuse_a_foreign_manifest()?;
         for listed in &self.manifest.segments {
             match self.open(listed, &mut examined)? {
                 Some(Opened { file, path, header_check }) => {
@@ -80,6 +83,27 @@ impl Examination<'_> {
             }
         }
         Ok(examined)
+    }
+
+    /// Errors: `Corrupt` when every segment that can be told is of another store than the manifest.
+    fn refuse_a_foreign_manifest(&self) -> Result<()> {
+        let header = |listed: &Listed| {
+            let mut bytes = [0; HEADER_BYTES];
+            let read = self.directory.open_segment(listed.number).and_then(|file| file.read_at(&mut bytes, 0)).unwrap_or(0);
+            Header::decode(&bytes[..read]).ok()
+        };
+        let mut foreign = false;
+        for header in self.manifest.segments.iter().filter_map(header) {
+            if header.store == self.manifest.store {
+                return Ok(());
+            }
+            foreign = true;
+        }
+        if foreign {
+            let message = "MANIFEST and the segments beside it are of different stores: put the store's own MANIFEST back";
+            return Err(Error::new(ErrorKind::Corrupt, message).with_file(&self.directory.file(names::MANIFEST), None));
+        }
+        Ok(())
     }
 
     /// Opens a listed segment and compares its header with the manifest's line.
@@ -162,7 +186,16 @@ impl Reading<'_> {
         let first = u64::from(self.listed.first_frame);
         let mut proven = self.proven_end(file_len)?.max(first);
         let holds_proven = proven > first || self.header_check.is_none();
-        let mut log = ActiveEnd { proven, file_len, holds_proven, end: proven, last_check: self.header_check, ..ActiveEnd::default() };
+        let header_is_sound = self.header_check.is_some();
+        let mut log = ActiveEnd {
+            proven,
+            file_len,
+            header_is_sound,
+            holds_proven,
+            end: proven,
+            last_check: self.header_check,
+            ..ActiveEnd::default()
+        };
         let (mut reached, mut ended) = (first, false);
         // Frames of a batch whose last one has not been met.
         let mut batch: Vec<FrameAt> = Vec::new();

@@ -136,9 +136,9 @@ pub(crate) fn go_on(
 fn keep_unproven(directory: &Directory, old: &Listed, from: u64, to: u64, report: &mut Recovery) -> Result<()> {
     let quarantine = quarantine(directory)?;
     let name = format!("{}.from-{from}", names::segment(old.number));
+    let path = quarantine.free_file(&name)?;
     let source = directory.open(&names::segment(old.number), false)?;
-    let copy = quarantine.create_file(&name)?;
-    let path = quarantine.file(&name);
+    let copy = directory.fs.create(&path, directory.file_mode).map_err(|error| Error::os("make", &path, error))?;
     let mut buffer = vec![0; 1024 * 1024];
     let mut at = from;
     while at < to {

@@ -119,20 +119,25 @@ impl Index {
 
     /// One moment's threads that a query asks for, in order.
     pub fn list(&self, query: &ThreadQuery) -> Vec<Arc<View>> {
-        let behind = self.behind();
+        let (offset, limit) = (query.offset, query.limit.unwrap_or(usize::MAX));
+        match &query.matching {
+            Matching::All => self.range(query, "", offset, limit),
+            Matching::Prefix(prefix) => self.range(query, prefix, offset, limit),
+            Matching::Glob(_) => {
+                // Matching may take long, so it is done when writers do not wait for it.
+                let all = self.range(query, "", 0, usize::MAX);
+                all.into_iter().filter(|view| matches(&query.matching, view.thread())).skip(offset).take(limit).collect()
+            }
+        }
+    }
+
+    fn range(&self, query: &ThreadQuery, prefix: &str, offset: usize, limit: usize) -> Vec<Arc<View>> {
         let after = query.after.as_deref().unwrap_or("");
-        let prefix = if let Matching::Prefix(prefix) = &query.matching { prefix.as_str() } else { "" };
         let start = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
+        let behind = self.behind();
         let slots = self.slots.pin();
-        behind
-            .names
-            .range::<str, _>((start, Bound::Unbounded))
-            .take_while(|name| name.starts_with(prefix))
-            .filter(|name| matches(&query.matching, name))
-            .skip(query.offset)
-            .take(query.limit.unwrap_or(usize::MAX))
-            .filter_map(|name| slots.get(name).and_then(Slot::current).cloned())
-            .collect()
+        let names = behind.names.range::<str, _>((start, Bound::Unbounded)).take_while(|name| name.starts_with(prefix));
+        names.skip(offset).take(limit).filter_map(|name| slots.get(name).and_then(Slot::current).cloned()).collect()
     }
 
     fn behind(&self) -> MutexGuard<'_, Behind> {

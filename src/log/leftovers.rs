@@ -46,8 +46,11 @@ fn holds(directory: &Directory, path: &Path) -> Result<Holding> {
     let file = directory.fs.open(path, false).map_err(|error| Error::os("open", path, error))?;
     let mut bytes = [0; HEADER_BYTES];
     let read = file.read_at(&mut bytes, 0).map_err(|error| Error::os("read", path, error))?;
+    if file.len().map_err(|error| Error::os("read", path, error))? <= HEADER_BYTES as u64 {
+        return Ok(Holding::Nothing);
+    }
     let Ok(header) = Header::decode(&bytes[..read]) else {
-        let nothing = Scan::new(file, path, 0, 0, 0, u64::MAX)?.only_zeros(0)? || read < HEADER_BYTES;
+        let nothing = Scan::new(file, path, 0, 0, 0, u64::MAX)?.only_zeros(0)?;
         return Ok(if nothing { Holding::Nothing } else { Holding::Unknown });
     };
     let (base, compacted) = match header.kind {
@@ -55,12 +58,15 @@ fn holds(directory: &Directory, path: &Path) -> Result<Holding> {
         Kind::Compacted { .. } => (0, true),
     };
     let mut scan = Scan::new(file, path, header.salt, base, u64::from(header.first_frame), u64::MAX)?;
+    let mut holding = Holding::Nothing;
     while let Some(found) = scan.next()? {
-        if let Found::Frame(_) = found {
-            return Ok(if compacted { Holding::Compacted(header) } else { Holding::Log(header) });
+        match found {
+            Found::Frame(_) if compacted => return Ok(Holding::Compacted(header)),
+            Found::Frame(_) => return Ok(Holding::Log(header)),
+            Found::Bad { .. } => holding = Holding::Unknown,
         }
     }
-    Ok(Holding::Nothing)
+    Ok(holding)
 }
 
 /// What is to be done with a file that the manifest does not list.
@@ -80,9 +86,12 @@ impl Leftover {
                 report.set_aside.push(directory.file(&name));
             }
             Leftover::SetAside(name) => {
-                let to = quarantine(directory)?.file(&name);
-                let from = directory.file(&name);
+                let quarantine = quarantine(directory)?;
+                let (from, to) = (directory.file(&name), quarantine.free_file(&name)?);
+                // CRASH: before the syncs the file has one name or the other, and is judged again.
                 directory.fs.rename(&from, &to).map_err(|error| Error::os("set aside", &from, error))?;
+                quarantine.sync()?;
+                directory.sync()?;
                 report.set_aside.push(to);
             }
         }

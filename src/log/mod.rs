@@ -102,13 +102,14 @@ impl Store {
         let directory =
             Directory { fs: options.fs.clone(), path: dir.to_owned(), dir_mode: options.dir_mode, file_mode: options.file_mode };
         let opened = recovery::open(&directory, &options)?;
-        let explicit = options.max_history.map(|keep| keep.map_or(0, |keep| keep as u64));
-        let differs = explicit.is_some_and(|keep| keep != opened.manifest.max_history) && opened.writing.is_some();
-        let shared = Shared::new(directory, options, opened)?;
-        let store = Store { shared: Arc::new(shared) };
-        match store.shared.options.max_history {
-            Some(keep) if differs => store.shared.retain_all(keep.map(|keep| keep as u64))?,
-            _ => {}
+        let limit = opened.manifest.max_history;
+        let store = Store { shared: Arc::new(Shared::new(directory, options, opened)?) };
+        if store.shared.turn.is_some() {
+            match store.shared.options.max_history.map(|keep| keep.map(|keep| keep as u64)) {
+                Some(keep) if keep.unwrap_or(0) != limit => store.shared.retain_all(keep)?,
+                // What a lowering of the limit that was cut short left undone.
+                _ => store.shared.trim_all((limit != 0).then_some(limit))?,
+            }
         }
         Ok(store)
     }

@@ -14,7 +14,7 @@ use super::read;
 use super::replay;
 use super::segments::SegmentSet;
 use super::view::{Entry, View};
-use crate::batch::{Batch, Committed, ExpectedHead, Operation, Parent, PutOptions, nanos_of};
+use crate::batch::{Batch, Committed, ExpectedHead, Operation, Parent, PutOptions, nanos_of, nanos_of_clock};
 use crate::checkpoint::{CheckpointId, TypeTag};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::frame::{self, frame_len};
@@ -42,7 +42,7 @@ impl<'a> Prepared<'a> {
             match operation {
                 Operation::Put { state, options, .. } => puts.push(PreparedPut {
                     id: options.id.clone().unwrap_or_else(CheckpointId::fresh),
-                    saved_at: nanos_of(options.saved_at.unwrap_or_else(|| fs.now()))?,
+                    saved_at: options.saved_at.map_or_else(|| Ok(nanos_of_clock(fs.now())), nanos_of)?,
                     payload_check: frame::payload_check(state),
                 }),
                 Operation::Attach { .. } => return Err(Error::unsupported("attach")),

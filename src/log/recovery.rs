@@ -1,7 +1,8 @@
 //! Opening a store: from what lies in the directory to a log that can be read and written.
 //!
-//! The steps are numbered as in DESIGN.md, "Recovery". Nothing is changed before all of the log has
-//! been read and judged, so an error leaves the directory as it was. It ends within a time that
+//! The steps are numbered as in DESIGN.md, "Recovery". But for renames that a manifest has already
+//! decided, nothing is changed before all of the log has been read and judged, so an error leaves the
+//! directory as it was. It ends within a time that
 //! depends on the files alone.
 
 use super::directory::{Contents, Directory};
@@ -209,6 +210,7 @@ fn ended_cleanly(marks: &Marks, manifest: &Manifest, examined: &Examined) -> boo
         && marks.synced == end
         && examined.end.torn_bytes == 0
         && examined.end.last_check.is_some()
+        && examined.end.header_is_sound
         && examined.unproven.is_empty()
 }
 

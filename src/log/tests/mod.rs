@@ -1,9 +1,11 @@
 //! Tests of the store as a whole that need to see inside it: its index, and the layer below it.
 
+mod clock;
 mod cost;
 mod failing;
 mod faults;
 mod model;
+mod retention;
 mod syncs;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,32 @@
+//! Lowering the store's limit, cut short: what is left undone is done at the next opening.
+
+use rustix::io::Errno;
+
+use super::failing::{Failing, Fault, Kind};
+use super::{Scratch, index_is_derived};
+use crate::checkpointer::{Checkpointer, CheckpointerExt};
+use crate::error::ErrorKind;
+use crate::log::Store;
+
+fn shown(store: &Store, thread: &str) -> usize {
+    store.history::<u32>(thread, None).unwrap().len()
+}
+
+#[test]
+fn a_lowered_limit_whose_trims_were_cut_short_is_finished_by_the_next_opening() {
+    let (scratch, layer) = (Scratch::new(), Failing::default());
+    let mut options = Store::options();
+    options.fs = std::sync::Arc::new(layer.clone());
+    let store = options.clone().open(scratch.dir()).unwrap();
+    for step in 0..10 {
+        ["a", "b"].iter().for_each(|thread| _ = store.put(thread, &step).unwrap());
+    }
+    // The first write is the manifest's, the next one the trims'.
+    layer.set(Some(Fault { from: 1, kind: Some(Kind::Write), once: false, errno: Errno::NOSPC, short: 0 }));
+    assert_eq!(store.retain(None, Some(3)).unwrap_err().kind(), ErrorKind::DiskFull);
+    layer.set(None);
+    drop(store);
+    let store = options.open(scratch.dir()).unwrap();
+    assert_eq!((store.stats().unwrap().max_history, shown(&store, "a"), shown(&store, "b")), (Some(3), 3, 3));
+    index_is_derived(&store, &scratch.dir());
+}
