@@ -34,6 +34,7 @@ pub struct Options {
     pub(crate) durability: Durability,
     pub(crate) create: bool,
     pub(crate) read_only: bool,
+    pub(crate) single_process: bool,
     pub(crate) busy_timeout: Duration,
     pub(crate) segment_bytes: u64,
     pub(crate) state_bytes_max: u64,
@@ -50,6 +51,7 @@ impl Default for Options {
             durability: Durability::Sync,
             create: true,
             read_only: false,
+            single_process: false,
             busy_timeout: Duration::from_secs(10),
             segment_bytes: 64 * 1024 * 1024,
             state_bytes_max: 1024 * 1024 * 1024,
@@ -89,6 +91,14 @@ impl Options {
         self
     }
 
+    /// Promises that no other process, here or on another machine, uses the directory while this
+    /// handle is open. Only then is a file system accepted that is not known to be local, or whose
+    /// locks do not work; nothing checks the promise there, and breaking it loses data.
+    pub fn single_process(mut self, yes: bool) -> Self {
+        self.single_process = yes;
+        self
+    }
+
     /// How long a call waits for a lock before it answers `Busy`; 10 s by default.
     pub fn busy_timeout(mut self, timeout: Duration) -> Self {
         self.busy_timeout = timeout;
@@ -124,7 +134,8 @@ impl Options {
     /// Opens the store in `dir`. Blocks while it recovers, and up to `busy_timeout` for the lock.
     ///
     /// Errors: `Busy` when another process has it open; `NotFound` without a store and `create`
-    /// off; `Unsupported` when the place is something else or a newer format; `Corrupt` when the
+    /// off; `Unsupported` when the place is something else, a newer format, or on a file system that
+    /// is not known to be local (see [`Options::single_process`]); `Corrupt` when the
     /// manifest or the newest segment cannot be believed; `InvalidInput` for an option out of range.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Store> {
         self.check()?;

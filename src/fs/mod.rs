@@ -6,6 +6,7 @@
 
 pub(crate) mod lock;
 mod map;
+mod medium;
 pub(crate) mod os;
 pub(crate) mod page;
 
@@ -43,12 +44,23 @@ pub(crate) trait Fs: Send + Sync + Debug {
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Takes the exclusive lock on a directory itself, which nobody can unlink; `None` if another has it.
     fn lock_dir(&self, path: &Path) -> io::Result<Option<Held>>;
+    /// What kind of file system the path is on.
+    fn medium(&self, path: &Path) -> io::Result<Medium>;
     /// Maps the shared page kept in a file of `page::BYTES` bytes.
     fn map_page(&self, path: &Path) -> io::Result<SharedPage>;
     /// The clock; it labels and never orders.
     fn now(&self) -> SystemTime;
     /// Random bytes for names and salts.
     fn random(&self) -> [u8; 16];
+}
+
+/// A kind of file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Medium {
+    /// A local one, whose locks and mappings all processes share.
+    Local,
+    /// Another one, by its name or number: it may be a network's.
+    Other(String),
 }
 
 /// An open file.

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use super::map::Map;
 use super::page::SharedPage;
-use super::{File, Fs, Held, lock};
+use super::{File, Fs, Held, Medium, lock, medium};
 use crate::checkpoint::Region;
 
 /// The operating system.
@@ -57,6 +57,10 @@ impl Fs for Os {
     fn lock_dir(&self, path: &Path) -> io::Result<Option<Held>> {
         let dir = fs::File::open(path)?;
         Ok(lock::try_exclusive(&dir)?.then(|| Box::new(dir) as Held))
+    }
+
+    fn medium(&self, path: &Path) -> io::Result<Medium> {
+        medium::of(path)
     }
 
     fn map_page(&self, path: &Path) -> io::Result<SharedPage> {

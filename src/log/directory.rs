@@ -13,7 +13,7 @@ use crate::format::Flaw;
 use crate::format::manifest::Manifest;
 use crate::format::names::{self, Name};
 use crate::format::segment::Header;
-use crate::fs::{File, Fs, Held};
+use crate::fs::{File, Fs, Held, Medium};
 
 /// How long the first pause between two tries for a lock is; it doubles up to 32 times that.
 const PAUSE: Duration = Duration::from_micros(500);
@@ -93,8 +93,27 @@ impl Directory {
         self.fs.sync_dir(parent).map_err(|error| Error::os("sync the directory", parent, error))
     }
 
-    /// Takes the exclusive lock on it. Waits at most `timeout`, then `Busy`.
-    pub fn lock(&self, timeout: Duration) -> Result<Held> {
+    /// Refuses a file system that is not known to be local, before anything is made there: the one
+    /// that the directory is on, or would be. Errors: `Unsupported`.
+    pub fn require_local(&self) -> Result<()> {
+        let absolute = std::path::absolute(&self.path).map_err(|error| Error::os("find", &self.path, error))?;
+        let is_there = |path: &&Path| matches!(self.fs.is_dir(path), Ok(Some(_)));
+        match self.fs.medium(absolute.ancestors().find(is_there).unwrap_or(&absolute)) {
+            Ok(Medium::Local) => Ok(()),
+            Ok(Medium::Other(name)) => {
+                let message = format!(
+                    "the directory is on a file system ({name}) that is not known to be local: locks and mappings may not reach \
+                     other processes there; if no other process uses it, open with single_process(true)"
+                );
+                Err(Error::new(ErrorKind::Unsupported, message).with_file(&self.path, None))
+            }
+            Err(error) => Err(Error::os("look at the file system of", &self.path, error)),
+        }
+    }
+
+    /// Takes the exclusive lock on it. Waits at most `timeout`, then `Busy`. Where locks do not work
+    /// it is `Unsupported`, or, if the caller has promised to be `alone`, no lock.
+    pub fn lock(&self, timeout: Duration, alone: bool) -> Result<Held> {
         let start = Instant::now();
         let mut pause = PAUSE;
         loop {
@@ -106,10 +125,11 @@ impl Directory {
                     return Err(Error::new(ErrorKind::Busy, message).with_file(&self.path, None));
                 }
                 Ok(None) => std::thread::sleep(pause.min(timeout.saturating_sub(start.elapsed()))),
-                Err(error) if matches!(error.raw_os_error(), Some(code) if is_without_locks(code)) => {
-                    return Err(Error::new(ErrorKind::Unsupported, "locks do not work in this directory's file system")
-                        .with_file(&self.path, None)
-                        .with_source(error));
+                Err(error) if is_without_locks(&error) && alone => return Ok(Box::new(())),
+                Err(error) if is_without_locks(&error) => {
+                    let message =
+                        "locks do not work in this directory's file system; if no other process uses it, open with single_process(true)";
+                    return Err(Error::new(ErrorKind::Unsupported, message).with_file(&self.path, None).with_source(error));
                 }
                 Err(error) => return Err(Error::os("lock", &self.path, error)),
             }
@@ -238,8 +258,9 @@ impl Directory {
     }
 }
 
-/// What a lock call answers where the file system has no locks.
-fn is_without_locks(code: i32) -> bool {
+/// Whether a lock call says that the file system has no locks.
+fn is_without_locks(error: &io::Error) -> bool {
     use rustix::io::Errno;
-    [Errno::NOLCK, Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL].iter().any(|errno| errno.raw_os_error() == code)
+    let errnos = [Errno::NOLCK, Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL];
+    errnos.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }

@@ -48,13 +48,16 @@ pub(crate) struct Writing {
 pub(crate) fn open(directory: &Directory, options: &Options) -> Result<Opened> {
     let absent = |what: &str| Error::new(ErrorKind::NotFound, format!("no store here: {what}")).with_file(&directory.path, None);
     // 1. The directory, and the right to be in it.
+    if !options.single_process {
+        directory.require_local()?;
+    }
     if !directory.exists()? {
         if options.read_only || !options.create {
             return Err(absent("there is no such directory"));
         }
         directory.create()?;
     }
-    let lock = if options.read_only { None } else { Some(directory.lock(options.busy_timeout)?) };
+    let lock = if options.read_only { None } else { Some(directory.lock(options.busy_timeout, options.single_process)?) };
     // 2. What lies in it.
     let contents = directory.contents()?;
     if !contents.manifest {

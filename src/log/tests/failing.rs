@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::checkpoint::Region;
 use crate::fs::os::Os;
 use crate::fs::page::SharedPage;
-use crate::fs::{File, Fs, Held};
+use crate::fs::{File, Fs, Held, Medium};
 
 /// What fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +56,7 @@ struct Orders {
     seen: u64,
     failed: Vec<(Kind, PathBuf)>,
     clock: Option<SystemTime>,
+    medium: Option<Medium>,
 }
 
 /// The layer; clones share their orders.
@@ -81,6 +82,11 @@ impl Failing {
 
     pub fn set_clock(&self, now: SystemTime) {
         self.orders.lock().unwrap().clock = Some(now);
+    }
+
+    /// Says from now on that everything is on such a file system.
+    pub fn set_medium(&self, medium: Medium) {
+        self.orders.lock().unwrap().medium = Some(medium);
     }
 
     fn pass(&self, kind: Kind, path: &Path) -> Result<(), Fault> {
@@ -150,6 +156,13 @@ impl Fs for Failing {
     fn lock_dir(&self, path: &Path) -> io::Result<Option<Held>> {
         self.check(Kind::Lock, path)?;
         Os.lock_dir(path)
+    }
+
+    fn medium(&self, path: &Path) -> io::Result<Medium> {
+        match self.orders.lock().unwrap().medium.clone() {
+            Some(medium) => Ok(medium),
+            None => Os.medium(path),
+        }
     }
 
     fn map_page(&self, path: &Path) -> io::Result<SharedPage> {

@@ -4,6 +4,7 @@ mod clock;
 mod cost;
 mod failing;
 mod faults;
+mod media;
 mod model;
 mod retention;
 mod syncs;
