@@ -50,16 +50,7 @@ impl Shared {
         }
         let plan = match plan {
             Ok(plan) if !plan.frames.is_empty() => plan,
-            // Nothing to write. The answer may rest on a step that is not yet synced, and must not
-            // be given before that step is kept.
-            answer => {
-                let rests_on = turn.active.position(turn.active.end);
-                drop(turn);
-                if self.index.has_overlay() {
-                    self.group.sync_to(&self.tail, &self.index, rests_on)?;
-                }
-                return answer.map(|plan| plan.results);
-            }
+            answer => return self.without_a_write(turn, answer),
         };
         let (start, end) = turn.append(self, &plan)?;
         if durability == Durability::Buffered && self.tail.visible() == start {
@@ -75,6 +66,17 @@ impl Shared {
         drop(turn);
         self.group.sync_to(&self.tail, &self.index, end)?;
         Ok(plan.results)
+    }
+
+    /// The answer of a plan that is refused or has nothing to write. It may rest on a step that is
+    /// not yet synced, and is not given before that step is kept.
+    pub(super) fn without_a_write(&self, turn: Held<'_>, answer: Result<Plan<'_>>) -> Result<Vec<Committed>> {
+        let rests_on = turn.active.position(turn.active.end);
+        drop(turn);
+        if self.index.has_overlay() {
+            self.group.sync_to(&self.tail, &self.index, rests_on)?;
+        }
+        answer.map(|plan| plan.results)
     }
 
     /// Gives one thread a limit of its own.

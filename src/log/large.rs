@@ -36,18 +36,23 @@ impl Shared {
         let number = turn.manifest.next_number;
         // Taken in memory alone: a working name that no manifest lists is removed by an opener.
         turn.manifest.next_number += 1;
-        let mut plan = self.plan_large(&turn, number, prepared)?;
-        if plan.frames.is_empty() {
-            drop(turn);
-            return self.write(crate::batch::Durability::Sync, |plan| plan.batch(prepared));
-        }
+        let mut plan = match self.plan_large(&turn, number, prepared) {
+            Ok(plan) if !plan.frames.is_empty() => plan,
+            answer => return self.without_a_write(turn, answer),
+        };
         let name = names::segment_new(number);
         let file = self.directory.create_file(&name)?;
         for _ in 0..TRIES {
             drop(turn);
             self.write_payloads(&*file, &name, &plan).inspect_err(|_| self.discard(&name))?;
             turn = self.turn().inspect_err(|_| self.discard(&name))?;
-            let again = self.plan_large(&turn, number, prepared).inspect_err(|_| self.discard(&name))?;
+            let again = match self.plan_large(&turn, number, prepared) {
+                Ok(again) if !again.frames.is_empty() => again,
+                answer => {
+                    self.discard(&name);
+                    return self.without_a_write(turn, answer);
+                }
+            };
             let in_place = plan.frames.iter().map(|frame| frame.record.len()).eq(again.frames.iter().map(|frame| frame.record.len()));
             plan = again;
             if in_place {

@@ -278,8 +278,10 @@ impl Checkpointer for Store {
 
     fn list_threads(&self, query: &ThreadQuery) -> Result<Items<ThreadInfo>> {
         query.check()?;
+        let views = self.shared.index.list(query);
+        // Behind the views: a rotation in between adds the segment that the newest of them stand in.
         let segments = self.shared.segments.load_full();
-        let infos = self.shared.index.list(query).into_iter().filter_map(move |view| thread_info(&segments, &view).transpose());
+        let infos = views.into_iter().filter_map(move |view| thread_info(&segments, &view).transpose());
         Ok(ending_after_error(infos))
     }
 

@@ -67,7 +67,7 @@ pub(crate) fn open(directory: &Directory, options: &Options) -> Result<Opened> {
     let manifest = directory.manifest()?;
     match lock {
         Some(lock) => recover(directory, options, lock, manifest, &contents),
-        None => read_only(directory, options, manifest),
+        None => examine::beside_writer(directory, manifest, |manifest, marks| read_only(directory, options, manifest, marks)),
     }
 }
 
@@ -147,20 +147,7 @@ fn recover(directory: &Directory, options: &Options, lock: Held, mut manifest: M
 }
 
 /// Reads the store as it is at this moment, beside whoever writes it.
-fn read_only(directory: &Directory, options: &Options, mut manifest: Manifest) -> Result<Opened> {
-    loop {
-        let opened = read_only_at(directory, options, &manifest);
-        // A file that went away under us was retired by a newer manifest: begin again with that.
-        let newer = directory.manifest()?;
-        if opened.is_ok() || newer.generation == manifest.generation {
-            return opened;
-        }
-        manifest = newer;
-    }
-}
-
-fn read_only_at(directory: &Directory, options: &Options, manifest: &Manifest) -> Result<Opened> {
-    let marks = Marks::read(directory, manifest);
+fn read_only(directory: &Directory, options: &Options, manifest: &Manifest, marks: Option<Marks>) -> Result<Opened> {
     let mut replay = Replay::default();
     let examination = Examination { directory, manifest, page_synced: marks.map_or(0, |marks| marks.synced), payloads: false };
     let examined = examination.run(&mut |record, at| replay.take(record, at))?;
@@ -174,6 +161,7 @@ fn read_only_at(directory: &Directory, options: &Options, manifest: &Manifest) -
         ..Recovery::default()
     };
     let tail = Tail::new(SharedPage::unshared());
+    tail.begin(manifest, manifest.segments.last().map_or(0, |active| active.base + examined.end.end));
     Ok(Opened {
         manifest: manifest.clone(),
         index: replay.into_index(),

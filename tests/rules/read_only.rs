@@ -64,7 +64,12 @@ fn a_reader_beside_a_writer_sees_one_moment() {
         let reader = Store::options().read_only(true).open(&dir).unwrap();
         expected.is_all_of(&reader, &format!("beside put {number}"));
         assert!(reader.recovery().damage.is_empty() && reader.recovery().torn_bytes == 0, "{:?}", reader.recovery());
+        assert_eq!(reader.stats().unwrap(), store.stats().unwrap());
     }
+    store.delete("t").unwrap();
+    let reader = Store::options().read_only(true).open(&dir).unwrap();
+    assert!(reader.stats().unwrap().dead_bytes > 100_000, "{:?}", reader.stats());
+    assert_eq!(reader.stats().unwrap(), store.stats().unwrap());
 }
 
 const MOUNTED: &str = "TAFFRAIL_TEST_READ_ONLY_MOUNT";

@@ -55,7 +55,6 @@ struct Orders {
     fault: Option<Fault>,
     seen: u64,
     failed: Vec<(Kind, PathBuf)>,
-    clock: Option<SystemTime>,
 }
 
 /// The layer; clones share their orders.
@@ -77,10 +76,6 @@ impl Failing {
     /// What failed since the fault was set.
     pub fn failed(&self) -> Vec<(Kind, PathBuf)> {
         self.orders.lock().unwrap().failed.clone()
-    }
-
-    pub fn set_clock(&self, now: SystemTime) {
-        self.orders.lock().unwrap().clock = Some(now);
     }
 
     fn pass(&self, kind: Kind, path: &Path) -> Result<(), Fault> {
@@ -158,7 +153,7 @@ impl Fs for Failing {
     }
 
     fn now(&self) -> SystemTime {
-        self.orders.lock().unwrap().clock.unwrap_or_else(|| Os.now())
+        Os.now()
     }
 
     fn random(&self) -> [u8; 16] {

@@ -4,6 +4,7 @@ mod cost;
 mod failing;
 mod faults;
 mod model;
+mod races;
 mod syncs;
 
 use std::collections::BTreeMap;
