@@ -14,7 +14,7 @@ use crate::batch::{Batch, Committed, OnExisting, PutOptions};
 use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, StateBytes, TypeTag};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json;
-use crate::query::{FindQuery, HistoryQuery, Matching, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
+use crate::query::{FindQuery, HistoryQuery, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
 
 /// One moment's view of what was asked; holds no lock, and ends after an error.
 pub type Items<T> = Box<dyn Iterator<Item = Result<T>> + Send>;
@@ -328,32 +328,3 @@ macro_rules! forward {
 forward!(&T);
 forward!(Box<T>);
 forward!(std::sync::Arc<T>);
-
-/// The page of `query` out of a thread's checkpoints; shared by backends that hold them in order.
-///
-/// `position` answers where an id stands, counted from the oldest of `len`; so does the range.
-pub(crate) fn history_range(
-    thread: &str,
-    len: usize,
-    query: &HistoryQuery,
-    position: impl Fn(&CheckpointId) -> Option<usize>,
-) -> Result<std::ops::Range<usize>> {
-    let find = |what: &str, id: &CheckpointId| {
-        position(id).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("`{what}` names checkpoint {id}, which is not there")).with_thread(thread)
-        })
-    };
-    let end = query.before.as_ref().map(|id| find("before", id)).transpose()?.unwrap_or(len);
-    let start = query.after.as_ref().map(|id| find("after", id)).transpose()?.map_or(0, |at| at + 1);
-    let start = start.min(end);
-    Ok(end - query.limit.unwrap_or(usize::MAX).min(end - start)..end)
-}
-
-/// Whether a thread id is one that `matching` asks for.
-pub(crate) fn matches(matching: &Matching, thread: &str) -> bool {
-    match matching {
-        Matching::All => true,
-        Matching::Prefix(prefix) => thread.starts_with(prefix.as_str()),
-        Matching::Glob(pattern) => crate::query::glob(pattern, thread),
-    }
-}

@@ -6,18 +6,19 @@ use std::time::Duration;
 
 use crate::batch::Durability;
 use crate::error::{Error, Result};
+use crate::format::frame::PAYLOAD_BYTES_MAX;
 use crate::fs::Fs;
 use crate::fs::os::Os;
 use crate::log::Store;
 
 /// How many checkpoints a thread of a new store keeps, unless told otherwise.
-pub const MAX_HISTORY_DEFAULT: usize = 50;
+pub(crate) const MAX_HISTORY_DEFAULT: usize = 50;
+/// The largest state, in bytes, unless told otherwise.
+pub(crate) const STATE_BYTES_DEFAULT: u64 = 1024 * 1024 * 1024;
 /// The smallest segment that can be asked for.
-pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
+const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 /// The largest segment that can be asked for.
-pub const SEGMENT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
-/// The largest limit on a state's size.
-pub const STATE_BYTES_MAX: u64 = 3 * 1024 * 1024 * 1024;
+const SEGMENT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
 /// How to open a [`Store`]; made by [`Store::options`], ended by [`Options::open`].
 ///
@@ -52,7 +53,7 @@ impl Default for Options {
             read_only: false,
             busy_timeout: Duration::from_secs(10),
             segment_bytes: 64 * 1024 * 1024,
-            state_bytes_max: 1024 * 1024 * 1024,
+            state_bytes_max: STATE_BYTES_DEFAULT,
             mmap: true,
             dir_mode: 0o700,
             file_mode: 0o600,
@@ -132,15 +133,21 @@ impl Options {
     }
 
     fn check(&self) -> Result<()> {
-        if self.max_history == Some(Some(0)) {
-            return Err(Error::invalid("max_history 0 would keep nothing: use 1 or more, or None for all"));
-        }
+        check_keep(self.max_history.flatten())?;
         if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes) {
             return Err(Error::invalid(format!("segment_bytes is {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}, not {}", self.segment_bytes)));
         }
-        if self.state_bytes_max > STATE_BYTES_MAX {
-            return Err(Error::invalid(format!("max_state_bytes is at most {STATE_BYTES_MAX}, not {}", self.state_bytes_max)));
+        if self.state_bytes_max > PAYLOAD_BYTES_MAX {
+            return Err(Error::invalid(format!("max_state_bytes is at most {PAYLOAD_BYTES_MAX}, not {}", self.state_bytes_max)));
         }
         Ok(())
+    }
+}
+
+/// Checks how many checkpoints a thread is to keep: `None` for all, never 0 (`InvalidInput`).
+pub(crate) fn check_keep(keep: Option<usize>) -> Result<()> {
+    match keep {
+        Some(0) => Err(Error::invalid("a thread keeps at least 1 checkpoint; use None for all")),
+        _ => Ok(()),
     }
 }

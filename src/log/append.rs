@@ -11,7 +11,7 @@ use super::install::install;
 use super::plan::{Plan, Planned, Terms};
 use super::turn::{Active, Writer};
 use crate::error::{Error, ErrorKind, Result, is_disk_full};
-use crate::format::frame::{HEAD_BYTES, Head, payload_start};
+use crate::format::frame::{Head, Place, padding, payload_start};
 use crate::format::manifest::Manifest;
 use crate::format::names;
 
@@ -35,7 +35,7 @@ impl Writer {
             segment: u64::from(self.active.segment.number),
             start: self.active.end,
             next_seq: self.next_seq,
-            max_history: self.manifest.max_history,
+            keep: self.manifest.keep(),
         }
     }
 
@@ -154,7 +154,7 @@ pub(super) fn encode_heads(
             prev_check,
             payload_check: frame.payload_check,
         };
-        let (encoded, check) = head.encode(crate::format::frame::Place { salt, position }, &frame.record);
+        let (encoded, check) = head.encode(Place { salt, position }, &frame.record);
         bytes.extend_from_slice(&encoded);
         bytes.extend_from_slice(&frame.record);
         bytes.resize(bytes.len().next_multiple_of(8), 0);
@@ -169,10 +169,9 @@ fn parts<'a>(heads: &'a [u8], frames: &[Planned<'a>]) -> Vec<&'a [u8]> {
     let mut parts = Vec::with_capacity(frames.len() * 3 + 1);
     let mut rest = heads;
     for frame in frames {
-        let (head, others) = rest.split_at(payload_start(frame.record.len()).max(HEAD_BYTES));
+        let (head, others) = rest.split_at(payload_start(frame.record.len()));
         rest = others;
-        let padding = frame.payload.len().next_multiple_of(8) - frame.payload.len();
-        parts.extend_from_slice(&[head, frame.payload, &ZEROS[..padding]]);
+        parts.extend_from_slice(&[head, frame.payload, padding(frame.payload.len())]);
     }
     parts
 }

@@ -1,8 +1,13 @@
 //! Carrying out a batch: plan and append in the turn, then make it as durable as asked.
 
+use std::sync::Arc;
+
 use super::Shared;
+use super::group::answer;
+use super::install::install;
 use super::plan::{Plan, Prepared};
 use super::turn::Held;
+use super::view::View;
 use crate::batch::{Batch, Committed, Durability, Operation};
 use crate::checkpoint::{ID_BYTES_MAX, TAG_BYTES_MAX, check_thread};
 use crate::error::Result;
@@ -96,8 +101,7 @@ impl Shared {
             let views = self.index.list(&query);
             let Some(last) = views.last() else { break };
             after = last.thread().to_string();
-            let longer =
-                |view: &&std::sync::Arc<super::view::View>| keep.is_some_and(|keep| view.keep().is_none() && view.len() as u64 > keep);
+            let longer = |view: &&Arc<View>| keep.is_some_and(|keep| view.keep().is_none() && view.len() as u64 > keep);
             let long: Vec<_> = views.iter().filter(longer).collect();
             // As many at once as fit into any segment.
             let mut left = &long[..];
@@ -116,8 +120,7 @@ impl Shared {
         let mut manifest = turn.manifest.clone();
         manifest.max_history = keep.unwrap_or(0);
         manifest.seq_floor = turn.next_seq;
-        let installed = super::install::install(&self.directory, &self.tail, &mut manifest);
-        installed.map_err(|error| super::group::answer(&self.tail, error))?;
+        install(&self.directory, &self.tail, &mut manifest).map_err(|error| answer(&self.tail, error))?;
         turn.manifest = manifest;
         Ok(())
     }

@@ -6,13 +6,11 @@
 //! lock in here guards queue, overlay and names; no I/O happens under it.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::view::View;
-use crate::checkpointer::matches;
-use crate::query::{Matching, ThreadQuery};
+use crate::query::ThreadQuery;
 
 /// A thread's next view; `None` when it has ended.
 #[derive(Clone, Debug)]
@@ -120,15 +118,12 @@ impl Index {
     /// One moment's threads that a query asks for, in order.
     pub fn list(&self, query: &ThreadQuery) -> Vec<Arc<View>> {
         let behind = self.behind();
-        let after = query.after.as_deref().unwrap_or("");
-        let prefix = if let Matching::Prefix(prefix) = &query.matching { prefix.as_str() } else { "" };
-        let start = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
         let slots = self.slots.pin();
         behind
             .names
-            .range::<str, _>((start, Bound::Unbounded))
-            .take_while(|name| name.starts_with(prefix))
-            .filter(|name| matches(&query.matching, name))
+            .range::<str, _>(query.range())
+            .take_while(|name| name.starts_with(query.matching.prefix()))
+            .filter(|name| query.matching.fits(name))
             .skip(query.offset)
             .take(query.limit.unwrap_or(usize::MAX))
             .filter_map(|name| slots.get(name).and_then(Slot::current).cloned())
@@ -179,6 +174,7 @@ mod tests {
     use super::*;
     use crate::log::ids::IdKey;
     use crate::log::view::{Entry, Location};
+    use crate::query::Matching;
 
     fn change(thread: &str, place: u64) -> Change {
         let entry = Entry { place, id: IdKey::Text("id".into()), at: Location { segment: 1, offset8: 9, length8: 9 }, state_len: 1 };

@@ -17,7 +17,7 @@ use super::segments::Segment;
 use super::turn::Held;
 use crate::batch::Committed;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::frame::{frame_len, payload_start};
+use crate::format::frame::{frame_len, padding, payload_start};
 use crate::format::manifest::Listed;
 use crate::format::names;
 use crate::format::segment::{HEADER_BYTES, Header, Kind};
@@ -74,9 +74,7 @@ impl Shared {
         let failed = |error| Error::os("write", &self.directory.file(name), error);
         let mut at = HEADER_BYTES as u64;
         for frame in &plan.frames {
-            let padding = [0; 8];
-            let padding = &padding[..frame.payload.len().next_multiple_of(8) - frame.payload.len()];
-            file.write_at(&[frame.payload, padding], at + payload_start(frame.record.len()) as u64).map_err(failed)?;
+            file.write_at(&[frame.payload, padding(frame.payload.len())], at + payload_start(frame.record.len()) as u64).map_err(failed)?;
             at += frame_len(frame.record.len(), frame.payload.len() as u64);
         }
         file.sync().map_err(failed)

@@ -45,10 +45,10 @@ use self::turn::{Turn, Writer};
 use self::view::View;
 use crate::batch::{Batch, Committed};
 use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, StateBytes, check_thread};
-use crate::checkpointer::{Capabilities, Checkpointer, Items, history_range};
+use crate::checkpointer::{Capabilities, Checkpointer, Items};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::Held;
-use crate::options::Options;
+use crate::options::{Options, check_keep};
 use crate::query::{HistoryQuery, ThreadInfo, ThreadQuery};
 use crate::report::{Compacted, Finding, Recovery, Stats};
 
@@ -102,13 +102,11 @@ impl Store {
         let directory =
             Directory { fs: options.fs.clone(), path: dir.to_owned(), dir_mode: options.dir_mode, file_mode: options.file_mode };
         let opened = recovery::open(&directory, &options)?;
-        let explicit = options.max_history.map(|keep| keep.map_or(0, |keep| keep as u64));
-        let differs = explicit.is_some_and(|keep| keep != opened.manifest.max_history) && opened.writing.is_some();
-        let shared = Shared::new(directory, options, opened)?;
-        let store = Store { shared: Arc::new(shared) };
-        match store.shared.options.max_history {
-            Some(keep) if differs => store.shared.retain_all(keep.map(|keep| keep as u64))?,
-            _ => {}
+        let asked = options.max_history.map(|keep| keep.map(|keep| keep as u64));
+        let changed = asked.filter(|keep| *keep != opened.manifest.keep() && opened.writing.is_some());
+        let store = Store { shared: Arc::new(Shared::new(directory, options, opened)) };
+        if let Some(keep) = changed {
+            store.shared.retain_all(keep)?;
         }
         Ok(store)
     }
@@ -155,7 +153,7 @@ impl std::fmt::Debug for Store {
 }
 
 impl Shared {
-    fn new(directory: Directory, options: Options, opened: recovery::Opened) -> Result<Shared> {
+    fn new(directory: Directory, options: Options, opened: recovery::Opened) -> Shared {
         let recovery::Opened { manifest, index, segments, tail, report, unreadable, writing } = opened;
         let shared = |group, turn, lock| Shared {
             directory,
@@ -169,14 +167,14 @@ impl Shared {
             turn,
             _lock: lock,
         };
-        Ok(match writing {
+        match writing {
             Some(writing) => {
                 let group = Group::new(Some(writing.active.file.clone()));
                 let turn = Turn::new(Writer { manifest, active: writing.active, next_seq: writing.next_seq });
                 shared(group, Some(turn), Some(writing.lock))
             }
             None => shared(Group::new(None), None, None),
-        })
+        }
     }
 
     /// The turn. Errors: `ReadOnly`, `Poisoned`, `Busy`.
@@ -222,11 +220,18 @@ impl Shared {
         }
     }
 
-    /// The part of a thread's history that a query asks for.
-    fn page(&self, thread: &str, query: &HistoryQuery) -> Result<(Arc<View>, std::ops::Range<usize>)> {
+    /// What a query asks for, each read when the iterator reaches it; of one moment, without a lock.
+    fn items<T: 'static>(
+        &self,
+        thread: &str,
+        query: &HistoryQuery,
+        read: fn(&SegmentSet, &View, &view::Entry) -> Result<T>,
+    ) -> Result<Items<T>> {
         let view = self.view(thread)?.unwrap_or_else(|| Arc::new(View::empty(thread.into())));
-        let range = history_range(thread, view.len(), query, |id| view.find(&IdKey::from(id)))?;
-        Ok((view, range))
+        let range = query.range(thread, view.len(), |id| view.find(&IdKey::from(id)))?;
+        let segments = self.segments.load_full();
+        let items = range.rev().filter_map(move |at| view.entry(at).map(|entry| read(&segments, &view, entry)));
+        Ok(ending_after_error(items))
     }
 }
 
@@ -291,29 +296,12 @@ impl Checkpointer for Store {
     }
 
     fn retain(&self, thread: Option<&str>, keep: Option<usize>) -> Result<()> {
-        if keep == Some(0) {
-            return Err(Error::invalid("a thread keeps at least 1 checkpoint; use None for all"));
-        }
+        check_keep(keep)?;
         let keep = keep.map(|keep| keep as u64);
         match thread {
             Some(thread) => self.shared.retain_thread(thread, keep),
             None => self.shared.retain_all(keep),
         }
-    }
-}
-
-impl Shared {
-    /// What a query asks for, each read when the iterator reaches it; of one moment, without a lock.
-    fn items<T: 'static>(
-        &self,
-        thread: &str,
-        query: &HistoryQuery,
-        read: fn(&SegmentSet, &View, &view::Entry) -> Result<T>,
-    ) -> Result<Items<T>> {
-        let (view, range) = self.page(thread, query)?;
-        let segments = self.segments.load_full();
-        let items = range.rev().filter_map(move |at| view.entry(at).map(|entry| read(&segments, &view, entry)));
-        Ok(ending_after_error(items))
     }
 }
 

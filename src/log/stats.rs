@@ -14,7 +14,7 @@ impl Shared {
         // Before the manifest: an end beyond a segment begun in between would count twice.
         let appended = self.tail.appended();
         let manifest = self.directory.manifest()?;
-        let mut stats = Stats { max_history: (manifest.max_history != 0).then_some(manifest.max_history), ..Stats::default() };
+        let mut stats = Stats { max_history: manifest.keep(), ..Stats::default() };
         for view in self.index.list(&ThreadQuery::default()) {
             stats.threads += 1;
             stats.checkpoints += view.len() as u64;
