@@ -124,9 +124,10 @@ impl Options {
 
     /// Opens the store in `dir`. Blocks while it recovers, and up to `busy_timeout` for the lock.
     ///
-    /// Errors: `Busy` when another process has it open; `NotFound` without a store and `create`
-    /// off; `Unsupported` when the place is something else or a newer format; `Corrupt` when the
-    /// manifest or the newest segment cannot be believed; `InvalidInput` for an option out of range.
+    /// Errors: `Busy` when another process, or another handle of this one, has it open; `NotFound`
+    /// without a store and `create` off; `Unsupported` when the place is something else or a newer
+    /// format; `Corrupt` when the manifest or the newest segment cannot be believed; `InvalidInput`
+    /// for an option out of range; `ReadOnly`, `DiskFull`, `Io`.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Store> {
         self.check()?;
         Store::open_with(dir.as_ref(), self)

@@ -40,8 +40,8 @@ impl Writer {
     }
 
     /// Whether a batch fits behind the end.
-    pub fn has_room(&self, length: u64, marks_only: bool) -> bool {
-        let reserve = if marks_only { 0 } else { RESERVE_BYTES.min(self.active.capacity / 8) };
+    pub fn has_room(&self, length: u64, without_payload: bool) -> bool {
+        let reserve = if without_payload { 0 } else { RESERVE_BYTES.min(self.active.capacity / 8) };
         self.active.end + length + reserve <= self.active.capacity
     }
 
@@ -56,8 +56,8 @@ impl Writer {
             encode_heads(&plan.frames, active.segment.salt, start, self.next_seq, shared.tail.synced(), active.prev_check);
         let mut parts = parts(&heads, &plan.frames);
         let after = active.end + plan.length;
-        let zeros = zeros_behind(after, plan.length, active.filled, active.capacity, plan.marks_only());
-        let ledge = if plan.marks_only() { 0 } else { LEDGE_BYTES.min(zeros) };
+        let zeros = zeros_behind(after, plan.length, active.filled, active.capacity, plan.without_payload());
+        let ledge = if plan.without_payload() { 0 } else { LEDGE_BYTES.min(zeros) };
         parts.push(&ZEROS[..zeros as usize]);
         // CRASH: killed or cut here, a part of the batch may stand behind the end: recovery drops it
         // (step 6), and a next writer writes over it.
@@ -177,8 +177,8 @@ fn parts<'a>(heads: &'a [u8], frames: &[Planned<'a>]) -> Vec<&'a [u8]> {
 }
 
 /// How many zeros to write behind a batch that ends at `after`.
-fn zeros_behind(after: u64, length: u64, filled: u64, capacity: u64, marks_only: bool) -> u64 {
-    let wanted = if marks_only { after } else { after + LEDGE_BYTES };
+fn zeros_behind(after: u64, length: u64, filled: u64, capacity: u64, without_payload: bool) -> u64 {
+    let wanted = if without_payload { after } else { after + LEDGE_BYTES };
     if wanted <= filled {
         return 0;
     }

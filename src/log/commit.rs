@@ -49,7 +49,7 @@ impl Shared {
             make(&mut plan).map(|()| plan)
         };
         let mut plan = planned(&turn);
-        if plan.as_ref().is_ok_and(|plan| !turn.has_room(plan.length, plan.marks_only())) {
+        if plan.as_ref().is_ok_and(|plan| !turn.has_room(plan.length, plan.without_payload())) {
             turn.rotate(self)?;
             plan = planned(&turn);
         }

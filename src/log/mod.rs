@@ -112,11 +112,16 @@ impl Store {
     }
 
     /// Makes everything put so far durable, `Buffered` puts too. Blocks for the device.
+    ///
+    /// Errors: `ReadOnly`, `Poisoned`, `Busy`.
     pub fn sync(&self) -> Result<()> {
         self.shared.sync()
     }
 
     /// Makes everything durable and gives the handle up; the store closes with its last clone.
+    ///
+    /// Dropping the handle does the same without an answer. Errors: as [`Store::sync`]; a read-only
+    /// handle has none.
     pub fn close(self) -> Result<()> {
         if self.shared.turn.is_some() { self.shared.sync() } else { Ok(()) }
     }
@@ -126,13 +131,16 @@ impl Store {
         &self.shared.report
     }
 
-    /// How large the store is. Looks at every thread and at the directory, reads no state.
+    /// How large the store is, in bytes and counts. Looks at every thread and at the directory,
+    /// reads no state. Errors: `Io`, `Corrupt` (the manifest).
     pub fn stats(&self) -> Result<Stats> {
         self.shared.stats()
     }
 
     /// Reads every record and state from the files, with system calls, and lists what is not as it
-    /// should be. Changes nothing; cost: the whole store.
+    /// should be. Changes nothing, holds up nobody; cost: the whole store is read.
+    ///
+    /// Errors: `Io`, and `Corrupt` or `Unsupported` where the log cannot be read at all.
     pub fn verify(&self) -> Result<Vec<Finding>> {
         self.shared.verify()
     }

@@ -110,8 +110,8 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Whether it holds no states, only deletes, trims and limits.
-    pub fn marks_only(&self) -> bool {
+    /// Whether it holds deletes, trims and limits alone, or puts of empty states.
+    pub fn without_payload(&self) -> bool {
         self.frames.iter().all(|frame| frame.payload.is_empty())
     }
 
