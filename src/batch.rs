@@ -24,6 +24,21 @@ pub enum ExpectedHead {
     Id(CheckpointId),
 }
 
+impl ExpectedHead {
+    /// Compares it with the thread's head. Errors: `Conflict`.
+    pub(crate) fn check(&self, head: Option<&CheckpointId>) -> Result<()> {
+        let expected = match self {
+            ExpectedHead::Any => return Ok(()),
+            ExpectedHead::Empty if head.is_none() => return Ok(()),
+            ExpectedHead::Id(id) if head == Some(id) => return Ok(()),
+            ExpectedHead::Empty => "an empty thread".to_owned(),
+            ExpectedHead::Id(id) => id.to_string(),
+        };
+        let stands = head.map_or_else(|| "the thread is empty".to_owned(), |id| format!("the head is {id}"));
+        Err(Error::new(ErrorKind::Conflict, format!("another writer moved the thread: {stands}, {expected} was expected")))
+    }
+}
+
 /// What a checkpoint says it followed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Parent {

@@ -14,7 +14,7 @@ use crate::batch::{Batch, Committed, OnExisting, PutOptions};
 use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, StateBytes, TypeTag};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json;
-use crate::query::{FindQuery, HistoryQuery, Matching, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
+use crate::query::{FindQuery, HistoryQuery, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
 
 /// One moment's view of what was asked; holds no lock, and ends after an error.
 pub type Items<T> = Box<dyn Iterator<Item = Result<T>> + Send>;
@@ -51,6 +51,10 @@ pub struct Capabilities {
 /// every call (`InvalidInput` when empty or over 4,096 bytes). A point that a call builds on (an
 /// explicit parent, `before`, `after`) and that is not there is `NotFound`.
 ///
+/// Calls that write block until what they did is as durable as asked and visible; each is a batch of
+/// its own, with the errors of [`Checkpointer::commit`]. Calls that read wait for no writer; bytes
+/// that are not as they were put are `Corrupt`, never an answer.
+///
 /// ```
 /// use taffrail::prelude::*;
 /// use taffrail::MemoryCheckpointer;
@@ -65,15 +69,16 @@ pub trait Checkpointer: Send + Sync {
 
     /// Carries out a batch, all or nothing, and answers one result per operation, in order.
     ///
-    /// Durability is that of the batch's puts (the strongest asked for). Errors: `InvalidInput`,
-    /// `TooLarge`, `NotFound` (an explicit parent), `Conflict`, and what the medium says; after any
-    /// of them nothing of the batch was done.
+    /// Durability is the strongest that its puts ask for, the place's own where there are none.
+    /// Errors: `InvalidInput`, `TooLarge`, `NotFound` (an explicit parent), `Conflict`, and what the
+    /// medium says; after any of them nothing of the batch was done, but for `Poisoned`, which
+    /// leaves that to the next opening: all of it is there then, or nothing.
     fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>>;
 
-    /// The thread's newest checkpoint.
+    /// The thread's newest checkpoint. Cost: its own state, however long the history.
     fn get_bytes(&self, thread: &str) -> Result<Option<Checkpoint<StateBytes>>>;
 
-    /// The thread's checkpoint of that id.
+    /// The thread's checkpoint of that id. Cost: its own state.
     fn load_bytes(&self, thread: &str, id: &CheckpointId) -> Result<Option<Checkpoint<StateBytes>>>;
 
     /// The thread's checkpoints, newest first, each read when the iterator reaches it.
@@ -134,7 +139,7 @@ pub trait Checkpointer: Send + Sync {
         self.list(thread, &HistoryQuery { limit: Some(1), ..HistoryQuery::default() })?.next().transpose()
     }
 
-    /// The threads that hold a checkpoint of that id; may look at every thread.
+    /// The threads that hold a checkpoint of that id, in byte order; may look at every checkpoint.
     fn locate(&self, id: &CheckpointId) -> Result<Vec<String>> {
         let mut holders = Vec::new();
         for thread in self.threads()? {
@@ -328,32 +333,3 @@ macro_rules! forward {
 forward!(&T);
 forward!(Box<T>);
 forward!(std::sync::Arc<T>);
-
-/// The page of `query` out of a thread's checkpoints; shared by backends that hold them in order.
-///
-/// `position` answers where an id stands, counted from the oldest of `len`; so does the range.
-pub(crate) fn history_range(
-    thread: &str,
-    len: usize,
-    query: &HistoryQuery,
-    position: impl Fn(&CheckpointId) -> Option<usize>,
-) -> Result<std::ops::Range<usize>> {
-    let find = |what: &str, id: &CheckpointId| {
-        position(id).ok_or_else(|| {
-            Error::new(ErrorKind::NotFound, format!("`{what}` names checkpoint {id}, which is not there")).with_thread(thread)
-        })
-    };
-    let end = query.before.as_ref().map(|id| find("before", id)).transpose()?.unwrap_or(len);
-    let start = query.after.as_ref().map(|id| find("after", id)).transpose()?.map_or(0, |at| at + 1);
-    let start = start.min(end);
-    Ok(end - query.limit.unwrap_or(usize::MAX).min(end - start)..end)
-}
-
-/// Whether a thread id is one that `matching` asks for.
-pub(crate) fn matches(matching: &Matching, thread: &str) -> bool {
-    match matching {
-        Matching::All => true,
-        Matching::Prefix(prefix) => thread.starts_with(prefix.as_str()),
-        Matching::Glob(pattern) => crate::query::glob(pattern, thread),
-    }
-}

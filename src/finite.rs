@@ -179,49 +179,37 @@ impl Serializer for Walk {
     }
 }
 
-impl ser::SerializeSeq for Parts {
-    type Ok = ();
-    type Error = Stop;
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Walked {
-        self.element(value)
-    }
-    fn end(self) -> Walked {
-        Ok(())
-    }
+macro_rules! elements {
+    ($($part:ident::$method:ident),* $(,)?) => { $(impl ser::$part for Parts {
+        type Ok = ();
+        type Error = Stop;
+        fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Walked {
+            self.element(value)
+        }
+        fn end(self) -> Walked {
+            Ok(())
+        }
+    })* };
 }
 
-impl ser::SerializeTuple for Parts {
-    type Ok = ();
-    type Error = Stop;
-    fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Walked {
-        self.element(value)
-    }
-    fn end(self) -> Walked {
-        Ok(())
-    }
+macro_rules! fields {
+    ($($part:ident),* $(,)?) => { $(impl ser::$part for Parts {
+        type Ok = ();
+        type Error = Stop;
+        fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Walked {
+            self.field(key, value)
+        }
+        fn end(self) -> Walked {
+            Ok(())
+        }
+    })* };
 }
 
-impl ser::SerializeTupleStruct for Parts {
-    type Ok = ();
-    type Error = Stop;
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Walked {
-        self.element(value)
-    }
-    fn end(self) -> Walked {
-        Ok(())
-    }
+elements! {
+    SerializeSeq::serialize_element, SerializeTuple::serialize_element,
+    SerializeTupleStruct::serialize_field, SerializeTupleVariant::serialize_field,
 }
-
-impl ser::SerializeTupleVariant for Parts {
-    type Ok = ();
-    type Error = Stop;
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, value: &T) -> Walked {
-        self.element(value)
-    }
-    fn end(self) -> Walked {
-        Ok(())
-    }
-}
+fields! { SerializeStruct, SerializeStructVariant }
 
 impl ser::SerializeMap for Parts {
     type Ok = ();
@@ -234,28 +222,6 @@ impl ser::SerializeMap for Parts {
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Walked {
         let key = std::mem::take(&mut self.key);
         self.enter(value, || Step::Key(key))
-    }
-    fn end(self) -> Walked {
-        Ok(())
-    }
-}
-
-impl ser::SerializeStruct for Parts {
-    type Ok = ();
-    type Error = Stop;
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Walked {
-        self.field(key, value)
-    }
-    fn end(self) -> Walked {
-        Ok(())
-    }
-}
-
-impl ser::SerializeStructVariant for Parts {
-    type Ok = ();
-    type Error = Stop;
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Walked {
-        self.field(key, value)
     }
     fn end(self) -> Walked {
         Ok(())

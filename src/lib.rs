@@ -54,7 +54,6 @@ pub use log::Store;
 pub use options::Options;
 pub use place::open;
 pub use query::{FindQuery, HistoryQuery, Matching, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
-
 pub use report::{Compacted, Finding, Recovery, Stats};
 
 /// The trait name of [`Store`]: the same type.

@@ -6,18 +6,19 @@ use std::time::Duration;
 
 use crate::batch::Durability;
 use crate::error::{Error, Result};
+use crate::format::frame::PAYLOAD_BYTES_MAX;
 use crate::fs::Fs;
 use crate::fs::os::Os;
 use crate::log::Store;
 
 /// How many checkpoints a thread of a new store keeps, unless told otherwise.
-pub const MAX_HISTORY_DEFAULT: usize = 50;
+pub(crate) const MAX_HISTORY_DEFAULT: usize = 50;
+/// The largest state, in bytes, unless told otherwise.
+pub(crate) const STATE_BYTES_DEFAULT: u64 = 1024 * 1024 * 1024;
 /// The smallest segment that can be asked for.
-pub const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
+const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 /// The largest segment that can be asked for.
-pub const SEGMENT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
-/// The largest limit on a state's size.
-pub const STATE_BYTES_MAX: u64 = 3 * 1024 * 1024 * 1024;
+const SEGMENT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
 /// How to open a [`Store`]; made by [`Store::options`], ended by [`Options::open`].
 ///
@@ -54,7 +55,7 @@ impl Default for Options {
             single_process: false,
             busy_timeout: Duration::from_secs(10),
             segment_bytes: 64 * 1024 * 1024,
-            state_bytes_max: 1024 * 1024 * 1024,
+            state_bytes_max: STATE_BYTES_DEFAULT,
             mmap: true,
             dir_mode: 0o700,
             file_mode: 0o600,
@@ -133,25 +134,32 @@ impl Options {
 
     /// Opens the store in `dir`. Blocks while it recovers, and up to `busy_timeout` for the lock.
     ///
-    /// Errors: `Busy` when another process has it open; `NotFound` without a store and `create`
-    /// off; `Unsupported` when the place is something else, a newer format, or on a file system that
-    /// is not known to be local (see [`Options::single_process`]); `Corrupt` when the
-    /// manifest or the newest segment cannot be believed; `InvalidInput` for an option out of range.
+    /// Errors: `Busy` when another process, or another handle of this one, has it open; `NotFound`
+    /// without a store and `create` off; `Unsupported` when the place is something else, a newer
+    /// format, or on a file system that is not known to be local (see [`Options::single_process`]);
+    /// `Corrupt` when the manifest or the newest segment cannot be believed; `InvalidInput` for an
+    /// option out of range; `ReadOnly`, `DiskFull`, `Io`.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Store> {
         self.check()?;
         Store::open_with(dir.as_ref(), self)
     }
 
     fn check(&self) -> Result<()> {
-        if self.max_history == Some(Some(0)) {
-            return Err(Error::invalid("max_history 0 would keep nothing: use 1 or more, or None for all"));
-        }
+        check_keep(self.max_history.flatten())?;
         if !(SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&self.segment_bytes) {
             return Err(Error::invalid(format!("segment_bytes is {SEGMENT_BYTES_MIN} to {SEGMENT_BYTES_MAX}, not {}", self.segment_bytes)));
         }
-        if self.state_bytes_max > STATE_BYTES_MAX {
-            return Err(Error::invalid(format!("max_state_bytes is at most {STATE_BYTES_MAX}, not {}", self.state_bytes_max)));
+        if self.state_bytes_max > PAYLOAD_BYTES_MAX {
+            return Err(Error::invalid(format!("max_state_bytes is at most {PAYLOAD_BYTES_MAX}, not {}", self.state_bytes_max)));
         }
         Ok(())
+    }
+}
+
+/// Checks how many checkpoints a thread is to keep: `None` for all, never 0 (`InvalidInput`).
+pub(crate) fn check_keep(keep: Option<usize>) -> Result<()> {
+    match keep {
+        Some(0) => Err(Error::invalid("a thread keeps at least 1 checkpoint; use None for all")),
+        _ => Ok(()),
     }
 }

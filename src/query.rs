@@ -1,9 +1,10 @@
 //! What is asked of a place: pages of history, lists of threads, searches, clean-ups.
 
+use std::ops::{Bound, Range};
 use std::time::{Duration, SystemTime};
 
 use crate::checkpoint::CheckpointId;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 
 /// A page of one thread's history, newest first.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +15,22 @@ pub struct HistoryQuery {
     pub before: Option<CheckpointId>,
     /// Only what is newer than this one, which must be there (`NotFound`).
     pub after: Option<CheckpointId>,
+}
+
+impl HistoryQuery {
+    /// What it asks for out of a thread of `len` checkpoints; `position` answers where an id stands,
+    /// counted from the oldest, and so does the range. Errors: `NotFound`.
+    pub(crate) fn range(&self, thread: &str, len: usize, position: impl Fn(&CheckpointId) -> Option<usize>) -> Result<Range<usize>> {
+        let find = |what: &str, id: &CheckpointId| {
+            position(id).ok_or_else(|| {
+                Error::new(ErrorKind::NotFound, format!("`{what}` names checkpoint {id}, which is not there")).with_thread(thread)
+            })
+        };
+        let end = self.before.as_ref().map(|id| find("before", id)).transpose()?.unwrap_or(len);
+        let start = self.after.as_ref().map(|id| find("after", id)).transpose()?.map_or(0, |at| at + 1);
+        let start = start.min(end);
+        Ok(end - self.limit.unwrap_or(usize::MAX).min(end - start)..end)
+    }
 }
 
 /// Which thread ids are meant.
@@ -27,6 +44,22 @@ pub enum Matching {
     Glob(String),
     /// Those that begin with this.
     Prefix(String),
+}
+
+impl Matching {
+    /// Whether a thread id is one of those.
+    pub(crate) fn fits(&self, thread: &str) -> bool {
+        match self {
+            Matching::All => true,
+            Matching::Prefix(prefix) => thread.starts_with(prefix.as_str()),
+            Matching::Glob(pattern) => glob(pattern, thread),
+        }
+    }
+
+    /// What all of them begin with, as far as that can be told.
+    pub(crate) fn prefix(&self) -> &str {
+        if let Matching::Prefix(prefix) = self { prefix } else { "" }
+    }
 }
 
 /// A page of the list of threads, in byte order of their ids.
@@ -52,6 +85,12 @@ impl ThreadQuery {
             }
             _ => Ok(()),
         }
+    }
+
+    /// From where on, in byte order, ids can be meant; they end where one lacks the prefix.
+    pub(crate) fn range(&self) -> (Bound<&str>, Bound<&str>) {
+        let (after, prefix) = (self.after.as_deref().unwrap_or(""), self.matching.prefix());
+        (if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) }, Bound::Unbounded)
     }
 }
 

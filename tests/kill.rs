@@ -94,7 +94,7 @@ fn acknowledged(told: &mut impl BufRead, acked: &mut BTreeMap<usize, u64>, enoug
             assert!(before.is_none_or(|before| before < number), "acknowledged twice");
             count += 1;
         }
-        if enough.is_some_and(|enough| count >= enough) && (count > 0 || line.starts_with("begun")) {
+        if enough.is_some_and(|enough| count >= enough) && (count > 0 || line.trim_end().ends_with("begun")) {
             break;
         }
         line.clear();
@@ -184,6 +184,7 @@ fn killed_at_each_system_call() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = scratch.path().join("store");
         let mut acked = BTreeMap::new();
+        let mut killed = 0;
         for when in 1..=times {
             // A large state, a rotation and an unclean opening come up within a few dozen puts.
             let when = if call == "pwritev" || call == "fdatasync" { when * 3 } else { when };

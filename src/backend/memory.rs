@@ -7,19 +7,15 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
-use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::SystemTime;
 
-use crate::batch::{Batch, Committed, ExpectedHead, Operation, Parent, PutOptions};
+use crate::batch::{Batch, Committed, Operation, Parent, PutOptions};
 use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, StateBytes, TypeTag, check_thread};
-use crate::checkpointer::{Capabilities, Checkpointer, Items, history_range, matches};
+use crate::checkpointer::{Capabilities, Checkpointer, Items};
 use crate::error::{Error, ErrorKind, Result};
-use crate::options::MAX_HISTORY_DEFAULT;
+use crate::options::{MAX_HISTORY_DEFAULT, STATE_BYTES_DEFAULT, check_keep};
 use crate::query::{HistoryQuery, Matching, ThreadInfo, ThreadQuery};
-
-/// The largest state, in bytes.
-const STATE_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 
 /// A [`Checkpointer`] in memory: gone when its last clone is; clones share one store.
 ///
@@ -84,9 +80,9 @@ impl MemoryCheckpointer {
         check_thread(thread)?;
         let threads = self.read();
         let Some(found) = threads.by_id.get(thread) else {
-            return history_range(thread, 0, query, |_| None).map(|_| Vec::new());
+            return query.range(thread, 0, |_| None).map(|_| Vec::new());
         };
-        let range = history_range(thread, found.checkpoints.len(), query, |id| found.position(id))?;
+        let range = query.range(thread, found.checkpoints.len(), |id| found.position(id))?;
         Ok(found.checkpoints.range(range).rev().cloned().collect())
     }
 }
@@ -109,7 +105,7 @@ impl Checkpointer for MemoryCheckpointer {
     }
 
     fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>> {
-        batch.check(STATE_BYTES_MAX)?;
+        batch.check(STATE_BYTES_DEFAULT)?;
         let now = (self.clock)();
         let steps: Vec<Step<'_>> = batch.operations().iter().map(|operation| Step::of(operation, now)).collect::<Result<_>>()?;
         self.write().commit(steps)
@@ -145,7 +141,7 @@ impl Checkpointer for MemoryCheckpointer {
             Matching::All | Matching::Prefix(_) => offset.saturating_add(limit),
         };
         let found = self.read().summaries(query, candidates);
-        let fitting = found.into_iter().filter(move |summary| matches(&matching, &summary.head.info.thread));
+        let fitting = found.into_iter().filter(move |summary| matching.fits(&summary.head.info.thread));
         Ok(Box::new(fitting.skip(offset).take(limit).map(|summary| Ok(summary.into_info()))))
     }
 
@@ -237,7 +233,8 @@ impl Threads {
             Step::Delete { thread, id: Some(id) } => Ok(Committed::Deleted { existed: self.delete_checkpoint(thread, id) }),
             Step::Put { thread, id, tag, state, saved_at, options } => {
                 let existing = self.by_id.get(thread);
-                check_expected_head(thread, &options.expected_head, existing.and_then(Thread::head))?;
+                let head = existing.and_then(Thread::head).map(|head| &head.info.id);
+                options.expected_head.check(head).map_err(|error| error.with_thread(thread))?;
                 let parent = find_parent(thread, &options.parent, existing)?;
                 let info = CheckpointInfo {
                     thread: existing.and_then(Thread::head).map_or_else(|| Arc::from(thread), |head| head.info.thread.clone()),
@@ -289,15 +286,7 @@ impl Threads {
 
     /// At most `limit` threads behind the query's cursor and within its prefix.
     fn summaries(&self, query: &ThreadQuery, limit: usize) -> Vec<Summary> {
-        let prefix = match &query.matching {
-            Matching::Prefix(prefix) => prefix.as_str(),
-            Matching::All | Matching::Glob(_) => "",
-        };
-        let start = match query.after.as_deref() {
-            Some(after) if after >= prefix => Bound::Excluded(after),
-            _ => Bound::Included(prefix),
-        };
-        let threads = self.by_id.range::<str, _>((start, Bound::Unbounded)).take_while(|(id, _)| id.starts_with(prefix));
+        let threads = self.by_id.range::<str, _>(query.range()).take_while(|(id, _)| id.starts_with(query.matching.prefix()));
         threads.filter_map(|(_, thread)| thread.summary()).take(limit).collect()
     }
 }
@@ -372,31 +361,6 @@ impl Summary {
         let CheckpointInfo { thread, id, saved_at, .. } = &self.head.info;
         ThreadInfo { thread: thread.to_string(), head: id.clone(), checkpoints: self.checkpoints, bytes: self.bytes, last_saved: *saved_at }
     }
-}
-
-fn check_keep(keep: Option<usize>) -> Result<()> {
-    match keep {
-        Some(0) => Err(Error::invalid("max_history 0 would keep nothing: use 1 or more, or None for all")),
-        _ => Ok(()),
-    }
-}
-
-fn check_expected_head(thread: &str, expected: &ExpectedHead, head: Option<&Arc<Kept>>) -> Result<()> {
-    let head = head.map(|head| &head.info.id);
-    let holds = match expected {
-        ExpectedHead::Any => true,
-        ExpectedHead::Empty => head.is_none(),
-        ExpectedHead::Id(id) => head == Some(id),
-    };
-    if holds {
-        return Ok(());
-    }
-    let stands = head.map_or_else(|| "the thread is empty".to_owned(), |id| format!("the head is {id}"));
-    let expected = match expected {
-        ExpectedHead::Id(id) => format!("{id} was expected"),
-        ExpectedHead::Empty | ExpectedHead::Any => "an empty thread was expected".to_owned(),
-    };
-    Err(Error::new(ErrorKind::Conflict, format!("{stands}, {expected}")).with_thread(thread))
 }
 
 fn find_parent(thread: &str, parent: &Parent, existing: Option<&Thread>) -> Result<Option<CheckpointId>> {

@@ -141,6 +141,11 @@ pub(crate) fn payload_start(record_len: usize) -> usize {
     HEAD_BYTES + record_len.next_multiple_of(8)
 }
 
+/// The zeros behind a record or payload of that length.
+pub(crate) fn padding(length: usize) -> &'static [u8] {
+    &[0; 8][..length.next_multiple_of(8) - length]
+}
+
 /// The checksum a head keeps of its payload.
 pub(crate) fn payload_check(payload: &[u8]) -> u32 {
     crc32fast::hash(payload)

@@ -51,6 +51,11 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
+    /// How many checkpoints a thread keeps; `None` for all.
+    pub fn keep(&self) -> Option<u64> {
+        (self.max_history != 0).then_some(self.max_history)
+    }
+
     /// Encodes the whole file.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; HEAD_BYTES];

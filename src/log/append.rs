@@ -11,7 +11,7 @@ use super::install::install;
 use super::plan::{Plan, Planned, Terms};
 use super::turn::{Active, Writer};
 use crate::error::{Error, ErrorKind, Result, is_disk_full};
-use crate::format::frame::{HEAD_BYTES, Head, payload_start};
+use crate::format::frame::{Head, Place, padding, payload_start};
 use crate::format::manifest::Manifest;
 use crate::format::names;
 
@@ -35,13 +35,13 @@ impl Writer {
             segment: u64::from(self.active.segment.number),
             start: self.active.end,
             next_seq: self.next_seq,
-            max_history: self.manifest.max_history,
+            keep: self.manifest.keep(),
         }
     }
 
     /// Whether a batch fits behind the end.
-    pub fn has_room(&self, length: u64, marks_only: bool) -> bool {
-        let reserve = if marks_only { 0 } else { RESERVE_BYTES.min(self.active.capacity / 8) };
+    pub fn has_room(&self, length: u64, without_payload: bool) -> bool {
+        let reserve = if without_payload { 0 } else { RESERVE_BYTES.min(self.active.capacity / 8) };
         self.active.end + length + reserve <= self.active.capacity
     }
 
@@ -56,8 +56,8 @@ impl Writer {
             encode_heads(&plan.frames, active.segment.salt, start, self.next_seq, shared.tail.synced(), active.prev_check);
         let mut parts = parts(&heads, &plan.frames);
         let after = active.end + plan.length;
-        let zeros = zeros_behind(after, plan.length, active.filled, active.capacity, plan.marks_only());
-        let ledge = if plan.marks_only() { 0 } else { LEDGE_BYTES.min(zeros) };
+        let zeros = zeros_behind(after, plan.length, active.filled, active.capacity, plan.without_payload());
+        let ledge = if plan.without_payload() { 0 } else { LEDGE_BYTES.min(zeros) };
         parts.push(&ZEROS[..zeros as usize]);
         // CRASH: killed or cut here, a part of the batch may stand behind the end: recovery drops it
         // (step 6), and a next writer writes over it.
@@ -154,7 +154,7 @@ pub(super) fn encode_heads(
             prev_check,
             payload_check: frame.payload_check,
         };
-        let (encoded, check) = head.encode(crate::format::frame::Place { salt, position }, &frame.record);
+        let (encoded, check) = head.encode(Place { salt, position }, &frame.record);
         bytes.extend_from_slice(&encoded);
         bytes.extend_from_slice(&frame.record);
         bytes.resize(bytes.len().next_multiple_of(8), 0);
@@ -169,17 +169,16 @@ fn parts<'a>(heads: &'a [u8], frames: &[Planned<'a>]) -> Vec<&'a [u8]> {
     let mut parts = Vec::with_capacity(frames.len() * 3 + 1);
     let mut rest = heads;
     for frame in frames {
-        let (head, others) = rest.split_at(payload_start(frame.record.len()).max(HEAD_BYTES));
+        let (head, others) = rest.split_at(payload_start(frame.record.len()));
         rest = others;
-        let padding = frame.payload.len().next_multiple_of(8) - frame.payload.len();
-        parts.extend_from_slice(&[head, frame.payload, &ZEROS[..padding]]);
+        parts.extend_from_slice(&[head, frame.payload, padding(frame.payload.len())]);
     }
     parts
 }
 
 /// How many zeros to write behind a batch that ends at `after`.
-fn zeros_behind(after: u64, length: u64, filled: u64, capacity: u64, marks_only: bool) -> u64 {
-    let wanted = if marks_only { after } else { after + LEDGE_BYTES };
+fn zeros_behind(after: u64, length: u64, filled: u64, capacity: u64, without_payload: bool) -> u64 {
+    let wanted = if without_payload { after } else { after + LEDGE_BYTES };
     if wanted <= filled {
         return 0;
     }

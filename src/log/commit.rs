@@ -46,22 +46,13 @@ impl Shared {
             make(&mut plan).map(|()| plan)
         };
         let mut plan = planned(&turn);
-        if plan.as_ref().is_ok_and(|plan| !turn.has_room(plan.length, plan.marks_only())) {
+        if plan.as_ref().is_ok_and(|plan| !turn.has_room(plan.length, plan.without_payload())) {
             turn.rotate(self)?;
             plan = planned(&turn);
         }
         let plan = match plan {
             Ok(plan) if !plan.frames.is_empty() => plan,
-            // Nothing to write. The answer may rest on a step that is not yet synced, and must not
-            // be given before that step is kept.
-            answer => {
-                let rests_on = turn.active.position(turn.active.end);
-                drop(turn);
-                if self.index.has_overlay() {
-                    self.group.sync_to(&self.tail, &self.index, rests_on)?;
-                }
-                return answer.map(|plan| plan.results);
-            }
+            answer => return self.without_a_write(turn, answer),
         };
         let (start, end) = turn.append(self, &plan)?;
         if durability == Durability::Buffered && self.tail.visible() == start {
@@ -77,6 +68,17 @@ impl Shared {
         drop(turn);
         self.group.sync_to(&self.tail, &self.index, end)?;
         Ok(plan.results)
+    }
+
+    /// The answer of a plan that is refused or has nothing to write. It may rest on a step that is
+    /// not yet synced, and is not given before that step is kept.
+    pub(super) fn without_a_write(&self, turn: Held<'_>, answer: Result<Plan<'_>>) -> Result<Vec<Committed>> {
+        let rests_on = turn.active.position(turn.active.end);
+        drop(turn);
+        if self.index.has_overlay() {
+            self.group.sync_to(&self.tail, &self.index, rests_on)?;
+        }
+        answer.map(|plan| plan.results)
     }
 
     /// Gives one thread a limit of its own.
@@ -97,6 +99,8 @@ impl Shared {
             manifest.seq_floor = turn.next_seq;
             install(&self.directory, &self.tail, &mut manifest).map_err(|error| answer(&self.tail, error))?;
             turn.manifest = manifest;
+            // What was put under the old limit must show before the threads are counted.
+            self.group.sync_to(&self.tail, &self.index, turn.active.position(turn.active.end))?;
         }
         self.trim_all(keep)
     }

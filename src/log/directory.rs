@@ -32,11 +32,9 @@ pub(crate) struct Directory {
 pub(crate) struct Contents {
     pub manifest: bool,
     pub manifest_new: bool,
-    pub tail: bool,
     pub quarantine: bool,
     pub segments: Vec<u64>,
     pub segments_new: Vec<u64>,
-    pub hints: Vec<u64>,
     /// A name that is not ours.
     pub foreign: Option<PathBuf>,
 }
@@ -144,12 +142,10 @@ impl Directory {
             match name.to_str().and_then(Name::parse) {
                 Some(Name::Manifest) => contents.manifest = true,
                 Some(Name::ManifestNew) => contents.manifest_new = true,
-                Some(Name::Tail) => contents.tail = true,
                 Some(Name::Quarantine) => contents.quarantine = true,
                 Some(Name::Segment(number)) => contents.segments.push(number),
                 Some(Name::SegmentNew(number)) => contents.segments_new.push(number),
-                Some(Name::Hint(number)) => contents.hints.push(number),
-                Some(Name::Lock) => {}
+                Some(Name::Tail | Name::Hint(_) | Name::Lock) => {}
                 // The root of a mounted disk has this one; it is empty unless the disk was repaired.
                 None if name == "lost+found" => {}
                 None => contents.foreign = Some(self.path.join(name)),
@@ -240,7 +236,7 @@ impl Directory {
     pub fn write_next_manifest(&self, manifest: &Manifest) -> Result<()> {
         let path = self.file(names::MANIFEST_NEW);
         let file = self.create_file(names::MANIFEST_NEW)?;
-        // CRASH: until the rename, only a MANIFEST.new is left, whole or not: recovery step 2 removes it.
+        // CRASH: until the rename, only a MANIFEST.new is left, whole or not: recovery step 7 removes it.
         let written = file.write_at(&[&manifest.encode()], 0).and_then(|()| file.sync()).map_err(|error| Error::os("write", &path, error));
         if written.is_err() {
             // The first error is the one to tell; a leftover is removed by the next opener.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::directory::Directory;
 use super::ids;
 use super::scan::{Found, FrameAt, Scan};
+use super::tail::Marks;
 use super::view::Location;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Flaw;
@@ -143,6 +144,26 @@ impl Examination<'_> {
             }
         };
         Ok(Some(Opened { file, path, header_check }))
+    }
+}
+
+/// Reads the log beside whoever writes it, and again if that failed under a newer manifest: a file
+/// that went away was retired by it.
+///
+/// The page is read before the manifest that it is judged by: a segment begun in between would
+/// else make its end look like one that the segment before it has lost.
+pub(crate) fn beside_writer<T>(
+    directory: &Directory,
+    mut manifest: Manifest,
+    read: impl Fn(&Manifest, Option<Marks>) -> Result<T>,
+) -> Result<T> {
+    loop {
+        let marks = Marks::read(directory, &manifest);
+        manifest = directory.manifest()?;
+        let answer = read(&manifest, marks);
+        if answer.is_ok() || directory.manifest()?.generation == manifest.generation {
+            return answer;
+        }
     }
 }
 

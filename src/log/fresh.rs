@@ -1,16 +1,15 @@
 //! The next segment: empty for a rotation, or holding what an unclean end left unproven.
 
 use super::directory::Directory;
-use super::examine::{self, Examined};
+use super::examine::Examined;
 use super::install::install;
 use super::leftovers::quarantine;
-use super::recovery::decoded;
 use super::replay::Replay;
 use super::scan::{FrameAt, Scan};
 use super::tail::Tail;
 use super::turn::Active;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::frame::{Head, Place};
+use crate::format::frame::{Head, Place, padding};
 use crate::format::manifest::{Listed, Manifest};
 use crate::format::names;
 use crate::format::segment::{HEADER_BYTES, Header, Kind};
@@ -73,10 +72,7 @@ fn holding(
         let payload = scan.payload(frame)?;
         let head = Head { prev_check, synced_end: base, ..frame.head };
         let (bytes, check) = head.encode(Place { salt: listed.salt, position: base + end }, &frame.record);
-        let padding = [0; 8];
-        let record_padding = &padding[..head.payload_start() - bytes.len() - frame.record.len()];
-        let payload_padding = &padding[..payload.len().next_multiple_of(8) - payload.len()];
-        let parts: [&[u8]; 5] = [&bytes, &frame.record, record_padding, &payload, payload_padding];
+        let parts = [&bytes, &frame.record[..], padding(frame.record.len()), &payload, padding(payload.len())];
         file.write_at(&parts, end).map_err(|error| Error::os("write", &directory.file(&name), error))?;
         (frame.offset, frame.head, frame.check) = (end, head, check);
         prev_check = check;
@@ -89,7 +85,7 @@ fn holding(
 }
 
 /// Writes what is not proven synced into a fresh segment, and lets the old one end where it is.
-pub(crate) fn go_on(
+pub(crate) fn carry_over(
     directory: &Directory,
     options: &Options,
     manifest: &mut Manifest,
@@ -114,15 +110,13 @@ pub(crate) fn go_on(
         manifest.retired.push(old.number);
     }
     let active = holding(directory, options, manifest, base, &mut tail_frames, &old)?;
-    let listed = manifest.segments.last().copied().unwrap_or(old);
-    for frame in &tail_frames {
-        replay.take(&decoded(&frame.record)?, examine::location(&listed, frame)?);
-    }
+    replay.take_tail(manifest, &tail_frames)?;
     examined.end.tail = tail_frames;
     install(directory, tail, manifest)?;
     // CRASH: listed but not renamed; the next opener finishes it (step 4). Until the page is written
     // anew it tells of positions below the new segment's: it proves nothing there, and fits nothing.
-    directory.rename(&names::segment_new(listed.number), &names::segment(listed.number))?;
+    let number = u64::from(active.segment.number);
+    directory.rename(&names::segment_new(number), &names::segment(number))?;
     directory.sync()?;
     tail.begin(manifest, active.position(active.end));
     for &number in &manifest.retired {
@@ -142,7 +136,8 @@ fn keep_unproven(directory: &Directory, old: &Listed, from: u64, to: u64, report
     let mut buffer = vec![0; 1024 * 1024];
     let mut at = from;
     while at < to {
-        let read = source.read_at(&mut buffer, at).map_err(|error| Error::os("read", &directory.path, error))?;
+        let read =
+            source.read_at(&mut buffer, at).map_err(|error| Error::os("read", &directory.file(&names::segment(old.number)), error))?;
         if read == 0 {
             break;
         }

@@ -6,12 +6,10 @@
 //! lock in here guards queue, overlay and names; no I/O happens under it.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
-use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::view::View;
-use crate::checkpointer::matches;
 use crate::query::{Matching, ThreadQuery};
 
 /// A thread's next view; `None` when it has ended.
@@ -120,23 +118,18 @@ impl Index {
     /// One moment's threads that a query asks for, in order.
     pub fn list(&self, query: &ThreadQuery) -> Vec<Arc<View>> {
         let (offset, limit) = (query.offset, query.limit.unwrap_or(usize::MAX));
-        match &query.matching {
-            Matching::All => self.range(query, "", offset, limit),
-            Matching::Prefix(prefix) => self.range(query, prefix, offset, limit),
-            Matching::Glob(_) => {
-                // Matching may take long, so it is done when writers do not wait for it.
-                let all = self.range(query, "", 0, usize::MAX);
-                all.into_iter().filter(|view| matches(&query.matching, view.thread())).skip(offset).take(limit).collect()
-            }
+        if let Matching::Glob(_) = query.matching {
+            // Matching may take long, so it is done when writers do not wait for it.
+            let all = self.range(query, 0, usize::MAX);
+            return all.into_iter().filter(|view| query.matching.fits(view.thread())).skip(offset).take(limit).collect();
         }
+        self.range(query, offset, limit)
     }
 
-    fn range(&self, query: &ThreadQuery, prefix: &str, offset: usize, limit: usize) -> Vec<Arc<View>> {
-        let after = query.after.as_deref().unwrap_or("");
-        let start = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
+    fn range(&self, query: &ThreadQuery, offset: usize, limit: usize) -> Vec<Arc<View>> {
         let behind = self.behind();
         let slots = self.slots.pin();
-        let names = behind.names.range::<str, _>((start, Bound::Unbounded)).take_while(|name| name.starts_with(prefix));
+        let names = behind.names.range::<str, _>(query.range()).take_while(|name| name.starts_with(query.matching.prefix()));
         names.skip(offset).take(limit).filter_map(|name| slots.get(name).and_then(Slot::current).cloned()).collect()
     }
 
@@ -184,6 +177,7 @@ mod tests {
     use super::*;
     use crate::log::ids::IdKey;
     use crate::log::view::{Entry, Location};
+    use crate::query::Matching;
 
     fn change(thread: &str, place: u64) -> Change {
         let entry = Entry { place, id: IdKey::Text("id".into()), at: Location { segment: 1, offset8: 9, length8: 9 }, state_len: 1 };

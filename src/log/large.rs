@@ -17,7 +17,7 @@ use super::segments::Segment;
 use super::turn::Held;
 use crate::batch::Committed;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::frame::{frame_len, payload_start};
+use crate::format::frame::{frame_len, padding, payload_start};
 use crate::format::manifest::Listed;
 use crate::format::names;
 use crate::format::segment::{HEADER_BYTES, Header, Kind};
@@ -36,18 +36,23 @@ impl Shared {
         let number = turn.manifest.next_number;
         // Taken in memory alone: a working name that no manifest lists is removed by an opener.
         turn.manifest.next_number += 1;
-        let mut plan = self.plan_large(&turn, number, prepared)?;
-        if plan.frames.is_empty() {
-            drop(turn);
-            return self.write(crate::batch::Durability::Sync, |plan| plan.batch(prepared));
-        }
+        let mut plan = match self.plan_large(&turn, number, prepared) {
+            Ok(plan) if !plan.frames.is_empty() => plan,
+            answer => return self.without_a_write(turn, answer),
+        };
         let name = names::segment_new(number);
         let file = self.directory.create_file(&name)?;
         for _ in 0..TRIES {
             drop(turn);
             self.write_payloads(&*file, &name, &plan).inspect_err(|_| self.discard(&name))?;
             turn = self.turn().inspect_err(|_| self.discard(&name))?;
-            let again = self.plan_large(&turn, number, prepared).inspect_err(|_| self.discard(&name))?;
+            let again = match self.plan_large(&turn, number, prepared) {
+                Ok(again) if !again.frames.is_empty() => again,
+                answer => {
+                    self.discard(&name);
+                    return self.without_a_write(turn, answer);
+                }
+            };
             let in_place = plan.frames.iter().map(|frame| frame.record.len()).eq(again.frames.iter().map(|frame| frame.record.len()));
             plan = again;
             if in_place {
@@ -69,9 +74,7 @@ impl Shared {
         let failed = |error| Error::os("write", &self.directory.file(name), error);
         let mut at = HEADER_BYTES as u64;
         for frame in &plan.frames {
-            let padding = [0; 8];
-            let padding = &padding[..frame.payload.len().next_multiple_of(8) - frame.payload.len()];
-            file.write_at(&[frame.payload, padding], at + payload_start(frame.record.len()) as u64).map_err(failed)?;
+            file.write_at(&[frame.payload, padding(frame.payload.len())], at + payload_start(frame.record.len()) as u64).map_err(failed)?;
             at += frame_len(frame.record.len(), frame.payload.len() as u64);
         }
         file.sync().map_err(failed)

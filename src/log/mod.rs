@@ -45,10 +45,10 @@ use self::turn::{Turn, Writer};
 use self::view::View;
 use crate::batch::{Batch, Committed};
 use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, StateBytes, check_thread};
-use crate::checkpointer::{Capabilities, Checkpointer, Items, history_range};
+use crate::checkpointer::{Capabilities, Checkpointer, Items};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::Held;
-use crate::options::Options;
+use crate::options::{Options, check_keep};
 use crate::query::{HistoryQuery, ThreadInfo, ThreadQuery};
 use crate::report::{Compacted, Finding, Recovery, Stats};
 
@@ -102,24 +102,29 @@ impl Store {
         let directory =
             Directory { fs: options.fs.clone(), path: dir.to_owned(), dir_mode: options.dir_mode, file_mode: options.file_mode };
         let opened = recovery::open(&directory, &options)?;
-        let limit = opened.manifest.max_history;
-        let store = Store { shared: Arc::new(Shared::new(directory, options, opened)?) };
+        let limit = opened.manifest.keep();
+        let store = Store { shared: Arc::new(Shared::new(directory, options, opened)) };
         if store.shared.turn.is_some() {
             match store.shared.options.max_history.map(|keep| keep.map(|keep| keep as u64)) {
-                Some(keep) if keep.unwrap_or(0) != limit => store.shared.retain_all(keep)?,
+                Some(asked) if asked != limit => store.shared.retain_all(asked)?,
                 // What a lowering of the limit that was cut short left undone.
-                _ => store.shared.trim_all((limit != 0).then_some(limit))?,
+                _ => store.shared.trim_all(limit)?,
             }
         }
         Ok(store)
     }
 
     /// Makes everything put so far durable, `Buffered` puts too. Blocks for the device.
+    ///
+    /// Errors: `ReadOnly`, `Poisoned`, `Busy`.
     pub fn sync(&self) -> Result<()> {
         self.shared.sync()
     }
 
     /// Makes everything durable and gives the handle up; the store closes with its last clone.
+    ///
+    /// Dropping the handle does the same without an answer. Errors: as [`Store::sync`]; a read-only
+    /// handle has none.
     pub fn close(self) -> Result<()> {
         if self.shared.turn.is_some() { self.shared.sync() } else { Ok(()) }
     }
@@ -129,13 +134,16 @@ impl Store {
         &self.shared.report
     }
 
-    /// How large the store is. Looks at every thread and at the directory, reads no state.
+    /// How large the store is, in bytes and counts. Looks at every thread and at the directory,
+    /// reads no state. Errors: `Io`, `Corrupt` (the manifest).
     pub fn stats(&self) -> Result<Stats> {
         self.shared.stats()
     }
 
     /// Reads every record and state from the files, with system calls, and lists what is not as it
-    /// should be. Changes nothing; cost: the whole store.
+    /// should be. Changes nothing, holds up nobody; cost: the whole store is read.
+    ///
+    /// Errors: `Io`, and `Corrupt` or `Unsupported` where the log cannot be read at all.
     pub fn verify(&self) -> Result<Vec<Finding>> {
         self.shared.verify()
     }
@@ -156,7 +164,7 @@ impl std::fmt::Debug for Store {
 }
 
 impl Shared {
-    fn new(directory: Directory, options: Options, opened: recovery::Opened) -> Result<Shared> {
+    fn new(directory: Directory, options: Options, opened: recovery::Opened) -> Shared {
         let recovery::Opened { manifest, index, segments, tail, report, unreadable, writing } = opened;
         let shared = |group, turn, lock| Shared {
             directory,
@@ -170,14 +178,14 @@ impl Shared {
             turn,
             _lock: lock,
         };
-        Ok(match writing {
+        match writing {
             Some(writing) => {
                 let group = Group::new(Some(writing.active.file.clone()));
                 let turn = Turn::new(Writer { manifest, active: writing.active, next_seq: writing.next_seq });
                 shared(group, Some(turn), Some(writing.lock))
             }
             None => shared(Group::new(None), None, None),
-        })
+        }
     }
 
     /// The turn. Errors: `ReadOnly`, `Poisoned`, `Busy`.
@@ -223,11 +231,18 @@ impl Shared {
         }
     }
 
-    /// The part of a thread's history that a query asks for.
-    fn page(&self, thread: &str, query: &HistoryQuery) -> Result<(Arc<View>, std::ops::Range<usize>)> {
+    /// What a query asks for, each read when the iterator reaches it; of one moment, without a lock.
+    fn items<T: 'static>(
+        &self,
+        thread: &str,
+        query: &HistoryQuery,
+        read: fn(&SegmentSet, &View, &view::Entry) -> Result<T>,
+    ) -> Result<Items<T>> {
         let view = self.view(thread)?.unwrap_or_else(|| Arc::new(View::empty(thread.into())));
-        let range = history_range(thread, view.len(), query, |id| view.find(&IdKey::from(id)))?;
-        Ok((view, range))
+        let range = query.range(thread, view.len(), |id| view.find(&IdKey::from(id)))?;
+        let segments = self.segments.load_full();
+        let items = range.rev().filter_map(move |at| view.entry(at).map(|entry| read(&segments, &view, entry)));
+        Ok(ending_after_error(items))
     }
 }
 
@@ -279,8 +294,10 @@ impl Checkpointer for Store {
 
     fn list_threads(&self, query: &ThreadQuery) -> Result<Items<ThreadInfo>> {
         query.check()?;
+        let views = self.shared.index.list(query);
+        // Behind the views: a rotation in between adds the segment that the newest of them stand in.
         let segments = self.shared.segments.load_full();
-        let infos = self.shared.index.list(query).into_iter().filter_map(move |view| thread_info(&segments, &view).transpose());
+        let infos = views.into_iter().filter_map(move |view| thread_info(&segments, &view).transpose());
         Ok(ending_after_error(infos))
     }
 
@@ -290,29 +307,12 @@ impl Checkpointer for Store {
     }
 
     fn retain(&self, thread: Option<&str>, keep: Option<usize>) -> Result<()> {
-        if keep == Some(0) {
-            return Err(Error::invalid("a thread keeps at least 1 checkpoint; use None for all"));
-        }
+        check_keep(keep)?;
         let keep = keep.map(|keep| keep as u64);
         match thread {
             Some(thread) => self.shared.retain_thread(thread, keep),
             None => self.shared.retain_all(keep),
         }
-    }
-}
-
-impl Shared {
-    /// What a query asks for, each read when the iterator reaches it; of one moment, without a lock.
-    fn items<T: 'static>(
-        &self,
-        thread: &str,
-        query: &HistoryQuery,
-        read: fn(&SegmentSet, &View, &view::Entry) -> Result<T>,
-    ) -> Result<Items<T>> {
-        let (view, range) = self.page(thread, query)?;
-        let segments = self.segments.load_full();
-        let items = range.rev().filter_map(move |at| view.entry(at).map(|entry| read(&segments, &view, entry)));
-        Ok(ending_after_error(items))
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::examine;
-use super::ids::IdKey;
+use super::ids::{self, IdKey};
 use super::index::{Change, Index};
 use super::read;
 use super::replay;
@@ -69,8 +69,8 @@ pub(crate) struct Terms {
     pub start: u64,
     /// The number of the first record.
     pub next_seq: u64,
-    /// How many checkpoints a thread keeps; 0 for all.
-    pub max_history: u64,
+    /// How many checkpoints a thread keeps that has no limit of its own; `None` for all.
+    pub keep: Option<u64>,
 }
 
 /// Frames that are to be written together, and what they change.
@@ -110,8 +110,8 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Whether it holds no states, only deletes, trims and limits.
-    pub fn marks_only(&self) -> bool {
+    /// Whether it holds deletes, trims and limits alone, or puts of empty states.
+    pub fn without_payload(&self) -> bool {
         self.frames.iter().all(|frame| frame.payload.is_empty())
     }
 
@@ -138,15 +138,15 @@ impl<'a> Plan<'a> {
         let current = self.current(thread);
         let view = current.as_deref();
         let head = view.and_then(View::head);
-        check_head(&options.expected_head, head)?;
+        if options.expected_head != ExpectedHead::Any {
+            let head = head.map(|head| ids::public(&head.id.to_record())).transpose()?;
+            options.expected_head.check(head.as_ref())?;
+        }
         let seq = self.terms.next_seq + self.frames.len() as u64;
         let key = IdKey::from(&prepared.id);
         let existing = if options.id.is_some() { view.and_then(|view| view.find(&key).and_then(|at| view.entry(at))) } else { None };
         let parent = self.parent(view, existing, head, &options.parent)?;
-        let keep = match view.and_then(View::keep) {
-            Some(own) => own,
-            None => (self.terms.max_history != 0).then_some(self.terms.max_history),
-        };
+        let keep = view.and_then(View::keep).unwrap_or(self.terms.keep);
         let added = if existing.is_some() { None } else { Some(seq) };
         let floor = match view {
             Some(view) => view.floor_keeping(keep, added),
@@ -251,18 +251,4 @@ impl<'a> Plan<'a> {
         self.frames.push(Planned { record: bytes, payload, payload_check });
         Ok(())
     }
-}
-
-fn check_head(expected: &ExpectedHead, head: Option<&Entry>) -> Result<()> {
-    let stands = match head.map(|entry| &entry.id) {
-        None => "the thread is empty".to_owned(),
-        Some(IdKey::Uuid(uuid)) => format!("the head is {}", uuid::Uuid::from_bytes(*uuid)),
-        Some(IdKey::Text(text)) => format!("the head is {text}"),
-    };
-    let holds = match (expected, head) {
-        (ExpectedHead::Any, _) | (ExpectedHead::Empty, None) => true,
-        (ExpectedHead::Id(id), Some(head)) => IdKey::from(id) == head.id,
-        _ => false,
-    };
-    if holds { Ok(()) } else { Err(Error::new(ErrorKind::Conflict, format!("another writer moved the thread: {stands}"))) }
 }

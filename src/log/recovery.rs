@@ -12,14 +12,12 @@ use super::index::Index;
 use super::install::install;
 use super::leftovers::{judge_unlisted, no_store_is_lost};
 use super::replay::Replay;
-use super::scan::FrameAt;
 use super::segments::{Segment, SegmentSet};
 use super::tail::{Marks, Tail};
 use super::turn::Active;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Listed, Manifest};
 use crate::format::names;
-use crate::format::record::Record;
 use crate::fs::Held;
 use crate::fs::page::SharedPage;
 use crate::options::{MAX_HISTORY_DEFAULT, Options};
@@ -71,7 +69,7 @@ pub(crate) fn open(directory: &Directory, options: &Options) -> Result<Opened> {
     let manifest = directory.manifest()?;
     match lock {
         Some(lock) => recover(directory, options, lock, manifest, &contents),
-        None => read_only(directory, options, manifest),
+        None => examine::beside_writer(directory, manifest, |manifest, marks| read_only(directory, options, manifest, marks)),
     }
 }
 
@@ -120,7 +118,7 @@ fn recover(directory: &Directory, options: &Options, lock: Held, mut manifest: M
     let clean = marks.filter(|marks| ended_cleanly(marks, &manifest, &examined));
     let (active, next_seq) = match clean {
         Some(marks) => {
-            apply_tail(&mut replay, &manifest, &examined.end.tail)?;
+            replay.take_tail(&manifest, &examined.end.tail)?;
             tail.reset(&manifest.store, Marks { visible: marks.appended, ..marks });
             (go_on(directory, options, &manifest, &examined)?, examined.seq_max + 1)
         }
@@ -129,7 +127,7 @@ fn recover(directory: &Directory, options: &Options, lock: Held, mut manifest: M
             manifest.seq_floor = next_seq;
             manifest.epoch += u64::from(marks.is_some_and(|marks| marks.poisoned));
             report.fresh_segment = true;
-            let active = fresh::go_on(directory, options, &mut manifest, &tail, &mut examined, &mut replay, &mut report)?;
+            let active = fresh::carry_over(directory, options, &mut manifest, &tail, &mut examined, &mut replay, &mut report)?;
             (active, next_seq)
         }
     };
@@ -151,24 +149,11 @@ fn recover(directory: &Directory, options: &Options, lock: Held, mut manifest: M
 }
 
 /// Reads the store as it is at this moment, beside whoever writes it.
-fn read_only(directory: &Directory, options: &Options, mut manifest: Manifest) -> Result<Opened> {
-    loop {
-        let opened = read_only_at(directory, options, &manifest);
-        // A file that went away under us was retired by a newer manifest: begin again with that.
-        let newer = directory.manifest()?;
-        if opened.is_ok() || newer.generation == manifest.generation {
-            return opened;
-        }
-        manifest = newer;
-    }
-}
-
-fn read_only_at(directory: &Directory, options: &Options, manifest: &Manifest) -> Result<Opened> {
-    let marks = Marks::read(directory, manifest);
+fn read_only(directory: &Directory, options: &Options, manifest: &Manifest, marks: Option<Marks>) -> Result<Opened> {
     let mut replay = Replay::default();
     let examination = Examination { directory, manifest, page_synced: marks.map_or(0, |marks| marks.synced), payloads: false };
     let examined = examination.run(&mut |record, at| replay.take(record, at))?;
-    apply_tail(&mut replay, manifest, &examined.end.tail)?;
+    replay.take_tail(manifest, &examined.end.tail)?;
     let segments = open_segments(directory, options, manifest.segments.iter())?;
     let report = Recovery {
         frames: examined.frames + examined.end.tail.len() as u64,
@@ -178,6 +163,7 @@ fn read_only_at(directory: &Directory, options: &Options, manifest: &Manifest) -
         ..Recovery::default()
     };
     let tail = Tail::new(SharedPage::unshared());
+    tail.begin(manifest, manifest.segments.last().map_or(0, |active| active.base + examined.end.end));
     Ok(Opened {
         manifest: manifest.clone(),
         index: replay.into_index(),
@@ -215,20 +201,6 @@ fn ended_cleanly(marks: &Marks, manifest: &Manifest, examined: &Examined) -> boo
         && examined.end.last_check.is_some()
         && examined.end.header_is_sound
         && examined.unproven.is_empty()
-}
-
-fn apply_tail(replay: &mut Replay, manifest: &Manifest, frames: &[FrameAt]) -> Result<()> {
-    let Some(listed) = manifest.segments.last() else { return Ok(()) };
-    for frame in frames {
-        replay.take(&decoded(&frame.record)?, examine::location(listed, frame)?);
-    }
-    Ok(())
-}
-
-/// A record whose frame is sound.
-pub(crate) fn decoded(record: &[u8]) -> Result<Record<'_>> {
-    Record::decode(record)
-        .map_err(|flaw| Error::new(ErrorKind::Unsupported, format!("a sound record that cannot be read: {flaw}")).with_source(flaw))
 }
 
 /// The active segment as it stands.

@@ -3,9 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::examine;
 use super::ids::IdKey;
 use super::index::{Change, Index};
+use super::scan::FrameAt;
 use super::view::{Entry, Location, View};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::manifest::Manifest;
 use crate::format::record::Record;
 
 /// The thread after a record; `None` when it has ended or never was.
@@ -47,6 +51,18 @@ impl Replay {
                 self.views.remove(thread);
             }
         }
+    }
+
+    /// Takes in frames of the active segment; each is sound.
+    pub fn take_tail(&mut self, manifest: &Manifest, frames: &[FrameAt]) -> Result<()> {
+        let Some(active) = manifest.segments.last() else { return Ok(()) };
+        for frame in frames {
+            let record = Record::decode(&frame.record).map_err(|flaw| {
+                Error::new(ErrorKind::Unsupported, format!("a sound record that cannot be read: {flaw}")).with_source(flaw)
+            })?;
+            self.take(&record, examine::location(active, frame)?);
+        }
+        Ok(())
     }
 
     /// The index of what was read.

@@ -1,17 +1,20 @@
 //! What a store says of itself: its size, and what reading all of it finds.
 
 use super::Shared;
-use super::examine::Examination;
+use super::examine::{Examination, beside_writer};
 use super::tail::Marks;
 use crate::error::{Error, Result};
+use crate::format::manifest::Manifest;
 use crate::format::names;
 use crate::query::ThreadQuery;
 use crate::report::{Finding, Stats};
 
 impl Shared {
     pub(super) fn stats(&self) -> Result<Stats> {
+        // Before the manifest: an end beyond a segment begun in between would count twice.
+        let appended = self.tail.appended();
         let manifest = self.directory.manifest()?;
-        let mut stats = Stats { max_history: (manifest.max_history != 0).then_some(manifest.max_history), ..Stats::default() };
+        let mut stats = Stats { max_history: manifest.keep(), ..Stats::default() };
         for view in self.index.list(&ThreadQuery::default()) {
             stats.threads += 1;
             stats.checkpoints += view.len() as u64;
@@ -22,7 +25,7 @@ impl Shared {
         stats.segments = manifest.segments.len() as u64;
         let mut used = 0;
         for listed in &manifest.segments {
-            let end = if listed.end == 0 { self.active_end(listed.base) } else { listed.end };
+            let end = if listed.end == 0 { appended.saturating_sub(listed.base) } else { listed.end };
             used += end.saturating_sub(u64::from(listed.first_frame));
         }
         stats.dead_bytes = used.saturating_sub(stats.stored_bytes);
@@ -33,16 +36,7 @@ impl Shared {
     /// Reads everything and compares it with its checksums.
     pub(super) fn verify(&self) -> Result<Vec<Finding>> {
         let manifest = self.directory.manifest()?;
-        let page_synced = Marks::read(&self.directory, &manifest).map_or(0, |marks| marks.synced);
-        let examination = Examination { directory: &self.directory, manifest: &manifest, page_synced, payloads: true };
-        let examined = examination.run(&mut |_, _| {})?;
-        let mut findings = examined.damage;
-        findings.extend(examined.unproven);
-        if examined.end.torn_bytes > 0 {
-            let file = self.directory.file(&names::segment(manifest.segments.last().map_or(0, |listed| listed.number)));
-            let what = format!("an unfinished last write of {} bytes, which opening drops", examined.end.torn_bytes);
-            findings.push(Finding { file, offset: Some(examined.end.end), thread: None, id: None, damage: false, what });
-        }
+        let mut findings = beside_writer(&self.directory, manifest, |manifest, marks| self.examine(manifest, marks))?;
         if self.directory.contents()?.quarantine {
             let file = self.directory.file(names::QUARANTINE);
             let what = "quarantine holds files that recovery could not believe; remove it once they are not needed".to_owned();
@@ -51,8 +45,18 @@ impl Shared {
         Ok(findings)
     }
 
-    fn active_end(&self, base: u64) -> u64 {
-        self.tail.appended().saturating_sub(base)
+    fn examine(&self, manifest: &Manifest, marks: Option<Marks>) -> Result<Vec<Finding>> {
+        let page_synced = marks.map_or(0, |marks| marks.synced);
+        let examination = Examination { directory: &self.directory, manifest, page_synced, payloads: true };
+        let examined = examination.run(&mut |_, _| {})?;
+        let mut findings = examined.damage;
+        findings.extend(examined.unproven);
+        if examined.end.torn_bytes > 0 {
+            let file = self.directory.file(&names::segment(manifest.segments.last().map_or(0, |listed| listed.number)));
+            let what = format!("an unfinished last write of {} bytes, which opening drops", examined.end.torn_bytes);
+            findings.push(Finding { file, offset: Some(examined.end.end), thread: None, id: None, damage: false, what });
+        }
+        Ok(findings)
     }
 
     fn disk_bytes(&self) -> Result<u64> {

@@ -125,7 +125,7 @@ impl Tail {
     pub fn reset(&self, store: &[u8; 16], marks: Marks) {
         let set = |index: usize, value: u64| self.0.word(index).store(value, Release);
         // CRASH: killed between two of these, the page is foreign or dirty: the next opener takes
-        // the unclean path (recovery step 6), which believes nothing of it.
+        // the unclean path (recovery step 8), which believes nothing of it.
         set(WORD_MAGIC, 0);
         set(WORD_APPENDED, marks.appended);
         set(WORD_SYNCED, marks.synced);

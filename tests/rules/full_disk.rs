@@ -3,10 +3,10 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use taffrail::{Checkpointer, ErrorKind, PutOptions, Store, TypeTag};
 
+use crate::mounts;
 use crate::scratch::{Expected, Scratch, state};
 
 const MOUNTED: &str = "TAFFRAIL_TEST_FULL_DISK";
@@ -67,20 +67,5 @@ fn a_full_disk_refuses_and_recovers() {
     let scratch = Scratch::new();
     let disk = scratch.path("disk");
     fs::create_dir(&disk).unwrap();
-    let script = "mount -t tmpfs -o size=4m none \"$1\" && exec \"$0\" --exact full_disk::inside_a_small_disk --nocapture";
-    let output = Command::new("unshare")
-        .args(["-m", "sh", "-c", script])
-        .arg(std::env::current_exe().unwrap())
-        .arg(&disk)
-        .env(MOUNTED, &disk)
-        .output();
-    match output {
-        Ok(output) if output.status.success() => assert!(String::from_utf8_lossy(&output.stdout).contains("full disk: done")),
-        Ok(output) => {
-            let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-            assert!(!text.contains("panicked"), "{text}");
-            println!("SKIP no mount namespace here: {text}");
-        }
-        Err(error) => println!("SKIP unshare: {error}"),
-    }
+    mounts::inside("mount -t tmpfs -o size=4m none \"$1\"", &disk, "full_disk::inside_a_small_disk", MOUNTED, "full disk: done");
 }

@@ -1,6 +1,7 @@
 //! What opening, writing and refusing promise, seen from outside: places, rights, settings, limits.
 
 mod full_disk;
+mod mounts;
 mod numbers;
 mod opening;
 mod read_only;

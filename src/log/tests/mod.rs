@@ -6,6 +6,7 @@ mod failing;
 mod faults;
 mod media;
 mod model;
+mod races;
 mod retention;
 mod syncs;
 
