@@ -141,6 +141,9 @@ impl Options {
     /// option out of range; `ReadOnly`, `DiskFull`, `Io`.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Store> {
         self.check()?;
+        if dir.as_ref().as_os_str().is_empty() {
+            return Err(Error::invalid("a store needs a directory: the path is empty"));
+        }
         Store::open_with(dir.as_ref(), self)
     }
 

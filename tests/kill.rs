@@ -184,7 +184,6 @@ fn killed_at_each_system_call() {
         let scratch = tempfile::tempdir().unwrap();
         let dir = scratch.path().join("store");
         let mut acked = BTreeMap::new();
-        let mut killed = 0;
         for when in 1..=times {
             // A large state, a rotation and an unclean opening come up within a few dozen puts.
             let when = if call == "pwritev" || call == "fdatasync" { when * 3 } else { when };

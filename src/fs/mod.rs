@@ -50,6 +50,8 @@ pub(crate) trait Fs: Send + Sync + Debug {
     fn map_page(&self, path: &Path) -> io::Result<SharedPage>;
     /// The clock; it labels and never orders.
     fn now(&self) -> SystemTime;
+    /// Which run of the system this is; zeros where that cannot be told.
+    fn boot(&self) -> [u8; 16];
     /// Random bytes for names and salts.
     fn random(&self) -> [u8; 16];
 }

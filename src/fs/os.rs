@@ -71,6 +71,11 @@ impl Fs for Os {
         SystemTime::now()
     }
 
+    fn boot(&self) -> [u8; 16] {
+        let told = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        uuid::Uuid::try_parse(told.trim()).unwrap_or_default().into_bytes()
+    }
+
     fn random(&self) -> [u8; 16] {
         uuid::Uuid::new_v4().into_bytes()
     }

@@ -122,7 +122,7 @@ impl Writer {
     /// Goes on in another active segment, which an installed manifest lists.
     pub fn begin(&mut self, shared: &Shared, manifest: Manifest, active: Active) {
         let end = active.position(active.end);
-        shared.add_segment(active.segment.clone());
+        shared.change_segments(active.segment.clone(), &[]);
         shared.group.set_file(active.file.clone());
         shared.tail.raise_appended(end);
         // All before it was synced, and so is its header.

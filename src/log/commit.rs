@@ -119,7 +119,7 @@ impl Shared {
                 Some(*sum)
             });
             let (now, later) = left.split_at(sums.take(TRIMS_PER_TURN).take_while(|&sum| sum <= room).count().max(1));
-            self.write(Durability::Sync, |plan| now.iter().try_for_each(|view| plan.trim(view.thread(), keep)))?;
+            self.write(Durability::Sync, |plan| now.iter().try_for_each(|view| plan.trim_to_store(view.thread(), keep)))?;
             left = later;
         }
         Ok(())

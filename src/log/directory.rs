@@ -71,17 +71,22 @@ impl Directory {
         }
     }
 
-    /// Makes it and the parents it lacks, each to last.
+    /// Makes it and the parents it lacks, each to last; and where it is there already, makes that last.
     pub fn create(&self) -> Result<()> {
         let absolute = std::path::absolute(&self.path).map_err(|error| Error::os("find", &self.path, error))?;
         self.create_all(&absolute)
     }
 
     fn create_all(&self, path: &Path) -> Result<()> {
-        if self.fs.is_dir(path).map_err(|error| Error::os("look at", path, error))?.is_some() {
-            return Ok(());
-        }
         let Some(parent) = path.parent() else { return Ok(()) };
+        if self.fs.is_dir(path).map_err(|error| Error::os("look at", path, error))?.is_some() {
+            // CRASH: who made it may have died before this sync, so its name may not last yet. A
+            // parent that we may not open is not one that such a process of ours has made.
+            return match self.fs.sync_dir(parent) {
+                Err(error) if error.kind() != io::ErrorKind::PermissionDenied => Err(Error::os("sync the directory", parent, error)),
+                _ => Ok(()),
+            };
+        }
         self.create_all(parent)?;
         match self.fs.create_dir(path, self.dir_mode) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::os("make the directory", path, error)),

@@ -118,7 +118,7 @@ pub(crate) fn carry_over(
     let number = u64::from(active.segment.number);
     directory.rename(&names::segment_new(number), &names::segment(number))?;
     directory.sync()?;
-    tail.begin(manifest, active.position(active.end));
+    tail.begin(directory, manifest, active.position(active.end));
     for &number in &manifest.retired {
         directory.remove(&names::segment(number))?;
         report.set_aside.push(directory.file(&names::segment(number)));

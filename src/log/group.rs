@@ -17,6 +17,9 @@ use crate::fs::File;
 /// The part of a sync's time that is given to others to join it.
 const PATIENCE: u32 = 4;
 
+/// And no more than this, however long a sync took.
+const PATIENCE_MAX: Duration = Duration::from_millis(2);
+
 /// Who syncs, and what.
 #[derive(Debug)]
 pub(crate) struct Group {
@@ -72,28 +75,19 @@ impl Group {
             state.waiting -= 1;
         }
         state.led = true;
-        let (company, patience) = (state.company, state.took / PATIENCE);
+        let (company, patience) = (state.company, (state.took / PATIENCE).min(PATIENCE_MAX));
         drop(state);
         self.wait_for(company, patience);
+        let lead = Lead { group: self, tail, start: Instant::now() };
         // The appended end before the file: if another segment becomes active in between, all up to
         // that end was synced by who sealed the old one.
         let appended = tail.appended();
         let file = self.state().file.clone();
-        let start = Instant::now();
         let result = file.map_or(Ok(()), |file| sync(&*file, tail, appended));
         if result.is_ok() {
             index.publish(appended);
         }
-        let mut state = self.state();
-        state.led = false;
-        state.company = state.waiting + 1;
-        state.took = start.elapsed();
-        let waiting = state.waiting;
-        // Woken with the lock held they would only wait for it.
-        drop(state);
-        if waiting > 0 {
-            self.done.notify_all();
-        }
+        drop(lead);
         result
     }
 
@@ -110,6 +104,31 @@ impl Group {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Syncing for all, until it is dropped. One that panics poisons: how far it came is unknown.
+struct Lead<'a> {
+    group: &'a Group,
+    tail: &'a Tail,
+    start: Instant,
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        if self.tail.is_syncing() {
+            self.tail.poison();
+        }
+        let mut state = self.group.state();
+        state.led = false;
+        state.company = state.waiting + 1;
+        state.took = self.start.elapsed();
+        let waiting = state.waiting;
+        // Woken with the lock held they would only wait for it.
+        drop(state);
+        if waiting > 0 {
+            self.group.done.notify_all();
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use super::append::encode_heads;
 use super::fresh;
 use super::group::{answer, poisoned};
 use super::install::install;
-use super::plan::{Plan, Prepared, Terms};
+use super::plan::{Plan, Planned, Prepared, Terms};
 use super::segments::Segment;
 use super::turn::Held;
 use crate::batch::Committed;
@@ -53,7 +53,8 @@ impl Shared {
                     return self.without_a_write(turn, answer);
                 }
             };
-            let in_place = plan.frames.iter().map(|frame| frame.record.len()).eq(again.frames.iter().map(|frame| frame.record.len()));
+            let lengths = |frame: &Planned<'_>| (frame.record.len(), frame.payload.len());
+            let in_place = plan.frames.iter().map(lengths).eq(again.frames.iter().map(lengths));
             plan = again;
             if in_place {
                 return self.install_large(turn, &file, number, plan).inspect_err(|_| self.discard(&name));
@@ -120,7 +121,7 @@ impl Shared {
             // Removed by the next opener if not now: the manifest names it as retired.
             let _ = self.directory.remove(&names::segment(empty));
         }
-        self.add_segment(segment);
+        self.change_segments(segment, &manifest.retired);
         let end = base + at;
         self.index.append(end, plan.changes);
         turn.begin(self, manifest, next);

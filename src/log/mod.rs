@@ -205,8 +205,10 @@ impl Shared {
         self.group.sync_to(&self.tail, &self.index, appended)
     }
 
-    fn add_segment(&self, segment: Arc<Segment>) {
+    /// Lets readers find a segment, before any view leads there, and forget those without a record.
+    fn change_segments(&self, segment: Arc<Segment>, retired: &[u64]) {
         let mut segments = SegmentSet::clone(&self.segments.load());
+        segments.retain(|&number, _| !retired.contains(&u64::from(number)));
         segments.insert(segment.number, segment);
         self.segments.store(Arc::new(segments));
     }

@@ -58,6 +58,8 @@ pub(crate) struct Planned<'a> {
     pub record: Vec<u8>,
     pub payload: &'a [u8],
     pub payload_check: u32,
+    /// Where it goes in its segment.
+    offset: u64,
 }
 
 /// Where a plan's frames are to go, and what rules hold there.
@@ -112,7 +114,7 @@ impl<'a> Plan<'a> {
 
     /// Whether it holds deletes, trims and limits alone, or puts of empty states.
     pub fn without_payload(&self) -> bool {
-        self.frames.iter().all(|frame| frame.payload.is_empty())
+        self.results.iter().all(|result| !matches!(result, Committed::Put(_)))
     }
 
     /// Plans a limit of its own for a thread, and the trim that it brings. Errors: `NotFound`.
@@ -124,8 +126,16 @@ impl<'a> Plan<'a> {
         self.trim(thread, keep)
     }
 
+    /// Plans the trim that the store's limit brings to a thread, if it has none of its own.
+    pub fn trim_to_store(&mut self, thread: &str, keep: Option<u64>) -> Result<()> {
+        match self.current(thread) {
+            Some(view) if view.keep().is_none() => self.trim(thread, keep),
+            _ => Ok(()),
+        }
+    }
+
     /// Plans the trim that a limit brings to a thread, if any.
-    pub fn trim(&mut self, thread: &str, keep: Option<u64>) -> Result<()> {
+    fn trim(&mut self, thread: &str, keep: Option<u64>) -> Result<()> {
         let Some(view) = self.current(thread) else { return Ok(()) };
         let floor = view.floor_keeping(keep, None);
         if view.entry(0).is_some_and(|oldest| oldest.place < floor) {
@@ -148,14 +158,13 @@ impl<'a> Plan<'a> {
         let parent = self.parent(view, existing, head, &options.parent)?;
         let keep = view.and_then(View::keep).unwrap_or(self.terms.keep);
         let added = if existing.is_some() { None } else { Some(seq) };
-        let floor = match view {
-            Some(view) => view.floor_keeping(keep, added),
-            None => 0,
-        };
+        let place = existing.map_or(seq, |entry| entry.place);
+        // One that is put again stays, even where a lowered limit has not reached the thread yet.
+        let floor = view.map_or(0, |view| view.floor_keeping(keep, added)).min(place);
         let record = Record::Put(Put {
             thread,
             id: key.to_record(),
-            place: existing.map_or(seq, |entry| entry.place),
+            place,
             floor,
             saved_at: prepared.saved_at,
             parent: parent.as_ref().map(IdKey::to_record),
@@ -211,15 +220,11 @@ impl<'a> Plan<'a> {
         if !planned {
             return read::info(&self.segments, view, entry).ok().and_then(|info| info.parent.as_ref().map(IdKey::from));
         }
-        let mut offset = self.terms.start;
-        for frame in &self.frames {
-            if offset == entry.at.offset() {
-                let Ok(Record::Put(put)) = Record::decode(&frame.record) else { return None };
-                return put.parent.as_ref().map(IdKey::of_record);
-            }
-            offset += frame_len(frame.record.len(), frame.payload.len() as u64);
+        let at = self.frames.binary_search_by_key(&entry.at.offset(), |frame| frame.offset).ok()?;
+        match Record::decode(&self.frames[at].record) {
+            Ok(Record::Put(put)) => put.parent.as_ref().map(IdKey::of_record),
+            _ => None,
         }
-        None
     }
 
     fn current(&self, thread: &str) -> Option<Arc<View>> {
@@ -247,8 +252,8 @@ impl<'a> Plan<'a> {
                 self.changes.push(Change { thread, view });
             }
         }
+        self.frames.push(Planned { record: bytes, payload, payload_check, offset: self.terms.start + self.length });
         self.length += length;
-        self.frames.push(Planned { record: bytes, payload, payload_check });
         Ok(())
     }
 }

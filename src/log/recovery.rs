@@ -75,6 +75,7 @@ pub(crate) fn open(directory: &Directory, options: &Options) -> Result<Opened> {
 
 /// Makes a new store in a directory that holds nothing.
 fn create(directory: &Directory, options: &Options, lock: Held) -> Result<Opened> {
+    directory.create()?;
     let max_history = options.max_history.unwrap_or(Some(MAX_HISTORY_DEFAULT)).map_or(0, |keep| keep as u64);
     let mut manifest = Manifest {
         store: directory.fs.random(),
@@ -91,7 +92,7 @@ fn create(directory: &Directory, options: &Options, lock: Held) -> Result<Opened
     // CRASH: until the manifest is installed the directory holds no store, only an empty segment
     // and a page that names none: the next opener begins again (step 2).
     install(directory, &tail, &mut manifest)?;
-    tail.begin(&manifest, active.position(active.end));
+    tail.begin(directory, &manifest, active.position(active.end));
     let segments = SegmentSet::from([(active.segment.number, active.segment.clone())]);
     let writing = Some(Writing { active, next_seq: 1, lock });
     Ok(Opened { manifest, index: Index::default(), segments, tail, report: Recovery::default(), unreadable: None, writing })
@@ -115,7 +116,7 @@ fn recover(directory: &Directory, options: &Options, lock: Held, mut manifest: M
     }
     // 8. Go on where the log ends, or in a fresh segment.
     let tail = Tail::open(directory)?;
-    let clean = marks.filter(|marks| ended_cleanly(marks, &manifest, &examined));
+    let clean = marks.filter(|marks| ended_cleanly(marks, directory.fs.boot(), &manifest, &examined));
     let (active, next_seq) = match clean {
         Some(marks) => {
             replay.take_tail(&manifest, &examined.end.tail)?;
@@ -163,7 +164,7 @@ fn read_only(directory: &Directory, options: &Options, manifest: &Manifest, mark
         ..Recovery::default()
     };
     let tail = Tail::new(SharedPage::unshared());
-    tail.begin(manifest, manifest.segments.last().map_or(0, |active| active.base + examined.end.end));
+    tail.begin(directory, manifest, manifest.segments.last().map_or(0, |active| active.base + examined.end.end));
     Ok(Opened {
         manifest: manifest.clone(),
         index: replay.into_index(),
@@ -187,10 +188,11 @@ fn finish_renames(directory: &Directory, manifest: &Manifest, contents: &Content
 }
 
 /// Whether the last user ended between two puts: then nothing unproven can stand in the log.
-fn ended_cleanly(marks: &Marks, manifest: &Manifest, examined: &Examined) -> bool {
+fn ended_cleanly(marks: &Marks, boot: [u8; 16], manifest: &Manifest, examined: &Examined) -> bool {
     let Some(listed) = manifest.segments.last() else { return false };
     let end = listed.base + examined.end.end;
-    !marks.poisoned
+    marks.boot == boot
+        && !marks.poisoned
         && !marks.syncing
         && marks.installing == marks.generation
         && marks.generation == manifest.generation

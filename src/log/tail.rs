@@ -28,6 +28,7 @@ const SEGMENT_SPAN: u64 = 1 << 35;
 const WORD_MAGIC: usize = 0;
 const WORD_LAYOUT: usize = 1;
 const WORD_STORE: usize = 2;
+const WORD_BOOT: usize = 4;
 const WORD_APPENDED: usize = 8;
 const WORD_SYNCED: usize = 16;
 const WORD_VISIBLE: usize = 24;
@@ -40,6 +41,8 @@ const WORD_POISON: usize = 36;
 /// What a page says at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Marks {
+    /// Which run of the system it was written in: after a power cut the page may be an older self.
+    pub boot: [u8; 16],
     /// What was written.
     pub appended: u64,
     /// What a power cut leaves.
@@ -73,8 +76,10 @@ impl Marks {
         for (word, eight) in words.iter_mut().zip(bytes.get(..page::BYTES)?.chunks_exact(8)) {
             *word = u64::from_le_bytes(eight.try_into().ok()?);
         }
-        let ours = words[WORD_MAGIC] == MAGIC && words[WORD_LAYOUT] == LAYOUT && words[WORD_STORE..WORD_STORE + 2] == store_words(store);
+        let ours = words[WORD_MAGIC] == MAGIC && words[WORD_LAYOUT] == LAYOUT && words[WORD_STORE..WORD_STORE + 2] == name_words(store);
+        let boot = u128::from(words[WORD_BOOT]) | u128::from(words[WORD_BOOT + 1]) << 64;
         let marks = Marks {
+            boot: boot.to_le_bytes(),
             appended: words[WORD_APPENDED],
             synced: words[WORD_SYNCED],
             visible: words[WORD_VISIBLE],
@@ -114,10 +119,20 @@ impl Tail {
     }
 
     /// Writes the page for a log that is wholly synced up to `end`. Only who is alone with it may.
-    pub fn begin(&self, manifest: &Manifest, end: u64) {
+    pub fn begin(&self, directory: &Directory, manifest: &Manifest, end: u64) {
         let Manifest { generation, epoch, .. } = *manifest;
-        let marks =
-            Marks { appended: end, synced: end, visible: end, generation, installing: generation, syncing: false, epoch, poisoned: false };
+        let boot = directory.fs.boot();
+        let marks = Marks {
+            boot,
+            appended: end,
+            synced: end,
+            visible: end,
+            generation,
+            installing: generation,
+            syncing: false,
+            epoch,
+            poisoned: false,
+        };
         self.reset(&manifest.store, marks);
     }
 
@@ -135,9 +150,11 @@ impl Tail {
         set(WORD_SYNCING, u64::from(marks.syncing));
         set(WORD_EPOCH, marks.epoch);
         set(WORD_POISON, u64::from(marks.poisoned));
-        let [low, high] = store_words(store);
-        set(WORD_STORE, low);
-        set(WORD_STORE + 1, high);
+        for (at, name) in [(WORD_STORE, store), (WORD_BOOT, &marks.boot)] {
+            let [low, high] = name_words(name);
+            set(at, low);
+            set(at + 1, high);
+        }
         set(WORD_LAYOUT, LAYOUT);
         set(WORD_MAGIC, MAGIC);
     }
@@ -177,6 +194,11 @@ impl Tail {
         self.0.word(WORD_SYNCING).store(u64::from(under_way), Release);
     }
 
+    /// Whether a sync is under way, or was when it failed.
+    pub fn is_syncing(&self) -> bool {
+        self.get(WORD_SYNCING) != 0
+    }
+
     /// Marks a manifest's installation as begun, or as given up.
     pub fn set_installing(&self, generation: u64) {
         self.0.word(WORD_INSTALLING).store(generation, Release);
@@ -206,8 +228,9 @@ impl Tail {
     }
 }
 
-fn store_words(store: &[u8; 16]) -> [u64; 2] {
-    let name = u128::from_le_bytes(*store);
+/// A name of 16 bytes as two words.
+fn name_words(name: &[u8; 16]) -> [u64; 2] {
+    let name = u128::from_le_bytes(*name);
     [name as u64, (name >> 64) as u64]
 }
 
@@ -223,7 +246,17 @@ mod tests {
     fn a_page_is_believed_only_as_its_own_stores() {
         let tail = Tail::new(SharedPage::unshared());
         assert_eq!(Marks::decode(&bytes(&tail), &[0; 16]), None);
-        let marks = Marks { appended: 9, synced: 8, visible: 7, generation: 6, installing: 6, syncing: true, epoch: 2, poisoned: true };
+        let marks = Marks {
+            boot: [3; 16],
+            appended: 9,
+            synced: 8,
+            visible: 7,
+            generation: 6,
+            installing: 6,
+            syncing: true,
+            epoch: 2,
+            poisoned: true,
+        };
         tail.reset(&[1; 16], marks);
         assert_eq!(Marks::decode(&bytes(&tail), &[1; 16]), Some(marks));
         assert_eq!(Marks::decode(&bytes(&tail), &[2; 16]), None);

@@ -104,7 +104,7 @@ impl Turn {
         let mut start = None;
         loop {
             if let Some(writer) = desk.writer.take() {
-                return Ok(Held { turn: self, tail, writer: Some(writer) });
+                return Ok(Held { turn: self, tail, writer: Some(writer), unwinding: std::thread::panicking() });
             }
             let left = timeout.saturating_sub(start.get_or_insert_with(Instant::now).elapsed());
             if left.is_zero() {
@@ -128,6 +128,8 @@ pub(crate) struct Held<'a> {
     tail: &'a Tail,
     /// Gone only while this is dropped.
     writer: Option<Box<Writer>>,
+    /// The worker was panicking when it took the turn: a put made while unwinding is like any other.
+    unwinding: bool,
 }
 
 impl Deref for Held<'_> {
@@ -145,7 +147,7 @@ impl DerefMut for Held<'_> {
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if std::thread::panicking() && !self.unwinding {
             self.tail.poison();
         }
         let mut desk = self.turn.desk();

@@ -121,8 +121,7 @@ impl View {
         }
     }
 
-    /// The floor that a limit of `keep` gives once `added` more checkpoints have been put, the
-    /// newest of them at `newest`.
+    /// The floor that a limit of `keep` gives, once one more checkpoint has been put at `added`.
     pub fn floor_keeping(&self, keep: Option<u64>, added: Option<u64>) -> u64 {
         let Some(keep) = keep.map(|keep| usize::try_from(keep).unwrap_or(usize::MAX)) else { return self.floor };
         let total = self.len() + usize::from(added.is_some());

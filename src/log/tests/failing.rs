@@ -56,6 +56,7 @@ struct Orders {
     seen: u64,
     failed: Vec<(Kind, PathBuf)>,
     clock: Option<SystemTime>,
+    boot: Option<[u8; 16]>,
     medium: Option<Medium>,
 }
 
@@ -82,6 +83,11 @@ impl Failing {
 
     pub fn set_clock(&self, now: SystemTime) {
         self.orders.lock().unwrap().clock = Some(now);
+    }
+
+    /// Says from now on that the system was started anew.
+    pub fn set_boot(&self, boot: [u8; 16]) {
+        self.orders.lock().unwrap().boot = Some(boot);
     }
 
     /// Says from now on that everything is on such a file system.
@@ -171,7 +177,11 @@ impl Fs for Failing {
     }
 
     fn now(&self) -> SystemTime {
-        Os.now()
+        self.orders.lock().unwrap().clock.unwrap_or_else(|| Os.now())
+    }
+
+    fn boot(&self) -> [u8; 16] {
+        self.orders.lock().unwrap().boot.unwrap_or_else(|| Os.boot())
     }
 
     fn random(&self) -> [u8; 16] {

@@ -1,13 +1,15 @@
 //! Tests of the store as a whole that need to see inside it: its index, and the layer below it.
 
+mod beside;
 mod clock;
 mod cost;
 mod failing;
 mod faults;
+mod interrupted;
 mod media;
 mod model;
 mod races;
-mod retention;
+
 mod syncs;
 
 use std::collections::BTreeMap;
