@@ -62,6 +62,9 @@ pub(crate) struct Planned<'a> {
     offset: u64,
 }
 
+/// Up to so many threads of a batch are looked through one by one.
+const LOOKED_THROUGH: usize = 8;
+
 /// Where a plan's frames are to go, and what rules hold there.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms {
@@ -85,7 +88,7 @@ pub(crate) struct Plan<'a> {
     pub results: Vec<Committed>,
     /// The frames' length together.
     pub length: u64,
-    /// Where a thread stands in `changes`.
+    /// Where each thread stands in `changes`, once they are many.
     changed: HashMap<Arc<str>, usize>,
 }
 
@@ -119,10 +122,10 @@ impl<'a> Plan<'a> {
 
     /// Plans a limit of its own for a thread, and the trim that it brings. Errors: `NotFound`.
     pub fn keep(&mut self, thread: &str, keep: Option<u64>) -> Result<()> {
-        if self.current(thread).is_none() {
+        let Some(current) = self.current(thread) else {
             return Err(Error::new(ErrorKind::NotFound, "there is no such thread").with_thread(thread));
-        }
-        self.add(&Record::Keep { thread, keep }, &[], frame::payload_check(&[]))?;
+        };
+        self.add(Some(current), &Record::Keep { thread, keep }, &[], frame::payload_check(&[]))?;
         self.trim(thread, keep)
     }
 
@@ -139,7 +142,7 @@ impl<'a> Plan<'a> {
         let Some(view) = self.current(thread) else { return Ok(()) };
         let floor = view.floor_keeping(keep, None);
         if view.entry(0).is_some_and(|oldest| oldest.place < floor) {
-            self.add(&Record::Trim { thread, floor }, &[], frame::payload_check(&[]))?;
+            self.add(Some(view), &Record::Trim { thread, floor }, &[], frame::payload_check(&[]))?;
         }
         Ok(())
     }
@@ -172,7 +175,7 @@ impl<'a> Plan<'a> {
             metadata: options.metadata.to_stored(),
             state_len: state.len() as u32,
         });
-        self.add(&record, state, prepared.payload_check)?;
+        self.add(current.clone(), &record, state, prepared.payload_check)?;
         self.results.push(Committed::Put(prepared.id.clone()));
         Ok(())
     }
@@ -188,7 +191,7 @@ impl<'a> Plan<'a> {
             }
         };
         if let Some(record) = &record {
-            self.add(record, &[], frame::payload_check(&[]))?;
+            self.add(current.clone(), record, &[], frame::payload_check(&[]))?;
         }
         self.results.push(Committed::Deleted { existed: record.is_some() });
         Ok(())
@@ -227,29 +230,41 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// The thread as the next operation must see it.
     fn current(&self, thread: &str) -> Option<Arc<View>> {
-        match self.changed.get(thread) {
-            Some(&at) => self.changes[at].view.clone(),
+        match self.change(thread) {
+            Some(at) => self.changes[at].view.clone(),
             None => self.index.appended(thread),
         }
     }
 
-    fn add(&mut self, record: &Record<'_>, payload: &'a [u8], payload_check: u32) -> Result<()> {
+    /// Where a thread stands in `changes`. A few are looked through; more are found in a map.
+    fn change(&self, thread: &str) -> Option<usize> {
+        if self.changed.is_empty() {
+            return self.changes.iter().position(|change| *change.thread == *thread);
+        }
+        self.changed.get(thread).copied()
+    }
+
+    /// Adds a record to a thread that stands as `current`.
+    fn add(&mut self, current: Option<Arc<View>>, record: &Record<'_>, payload: &'a [u8], payload_check: u32) -> Result<()> {
         let mut bytes = Vec::with_capacity(192);
         record.encode(&mut bytes);
         let length = frame_len(bytes.len(), payload.len() as u64);
         let at = examine::locate(self.terms.segment, self.terms.start + self.length, length)?;
-        let current = self.current(record.thread());
         let view = replay::apply(current.as_deref(), record, at).map(Arc::new);
-        match self.changed.get(record.thread()) {
-            Some(&at) => self.changes[at].view = view,
+        match self.change(record.thread()) {
+            Some(at) => self.changes[at].view = view,
             None => {
                 let thread: Arc<str> = match current.as_ref().or(view.as_ref()) {
                     Some(view) => view.thread().clone(),
                     None => record.thread().into(),
                 };
-                self.changed.insert(thread.clone(), self.changes.len());
                 self.changes.push(Change { thread, view });
+                if self.changes.len() > LOOKED_THROUGH {
+                    let unmapped = self.changed.len()..self.changes.len();
+                    self.changed.extend(unmapped.map(|at| (self.changes[at].thread.clone(), at)));
+                }
             }
         }
         self.frames.push(Planned { record: bytes, payload, payload_check, offset: self.terms.start + self.length });
