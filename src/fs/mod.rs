@@ -4,6 +4,7 @@
 //! format. Tests put a recording or failing layer in its place. Every operation retries an
 //! interrupted call and finishes a short one itself, so a caller sees done or failed.
 
+pub(crate) mod fork;
 pub(crate) mod lock;
 mod map;
 mod medium;

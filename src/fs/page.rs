@@ -34,6 +34,23 @@ impl SharedPage {
         MmapOptions::new().len(BYTES).map_raw(file).map(|map| SharedPage(Words::Mapped(map)))
     }
 
+    /// A page of this process alone, which its forked children find wiped. Errors: where the system
+    /// has no such pages.
+    #[cfg(target_os = "linux")]
+    pub fn wiped_by_fork() -> io::Result<SharedPage> {
+        let map = MmapRaw::from(MmapOptions::new().len(BYTES).map_anon()?);
+        // SAFETY: the range is the whole of a private anonymous map of our own, which lives on; the
+        // advice changes nothing in this process.
+        unsafe { rustix::mm::madvise(map.as_mut_ptr().cast(), BYTES, rustix::mm::Advice::LinuxWipeOnFork)? };
+        Ok(SharedPage(Words::Mapped(map)))
+    }
+
+    /// Nowhere else are there such pages.
+    #[cfg(not(target_os = "linux"))]
+    pub fn wiped_by_fork() -> io::Result<SharedPage> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// A page of zeros that nobody else sees.
     pub fn unshared() -> SharedPage {
         SharedPage(Words::Heap(Box::new([const { AtomicU64::new(0) }; WORDS])))

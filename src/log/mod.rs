@@ -48,6 +48,7 @@ use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, St
 use crate::checkpointer::{Capabilities, Checkpointer, Items};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::Held;
+use crate::fs::fork::Home;
 use crate::options::{Options, check_keep};
 use crate::query::{HistoryQuery, ThreadInfo, ThreadQuery};
 use crate::report::{Compacted, Finding, Recovery, Stats};
@@ -82,6 +83,7 @@ pub(crate) struct Shared {
     group: Group,
     report: Recovery,
     unreadable: Option<PathBuf>,
+    home: Home,
     /// `None` for a read-only handle.
     turn: Option<Turn>,
     _lock: Option<Held>,
@@ -137,6 +139,7 @@ impl Store {
     /// How large the store is, in bytes and counts. Looks at every thread and at the directory,
     /// reads no state. Errors: `Io`, `Corrupt` (the manifest).
     pub fn stats(&self) -> Result<Stats> {
+        self.shared.at_home()?;
         self.shared.stats()
     }
 
@@ -145,6 +148,7 @@ impl Store {
     ///
     /// Errors: `Io`, and `Corrupt` or `Unsupported` where the log cannot be read at all.
     pub fn verify(&self) -> Result<Vec<Finding>> {
+        self.shared.at_home()?;
         self.shared.verify()
     }
 
@@ -175,6 +179,7 @@ impl Shared {
             group,
             report,
             unreadable,
+            home: Home::here(),
             turn,
             _lock: lock,
         };
@@ -193,6 +198,7 @@ impl Shared {
         let Some(turn) = &self.turn else {
             return Err(Error::new(ErrorKind::ReadOnly, "the store was opened read-only").with_file(&self.directory.path, None));
         };
+        self.at_home()?;
         let held = turn.take(&self.tail, self.options.busy_timeout)?;
         if self.tail.is_poisoned() { Err(poisoned()) } else { Ok(held) }
     }
@@ -217,10 +223,20 @@ impl Shared {
     /// cannot be read: nobody can say then that it never was.
     fn view(&self, thread: &str) -> Result<Option<Arc<View>>> {
         check_thread(thread)?;
+        self.at_home()?;
         match self.index.get(thread) {
             Some(view) => Ok(Some(view)),
             None => self.absent().map(|()| None).map_err(|error: Error| error.with_thread(thread)),
         }
+    }
+
+    /// Errors: `Poisoned` in a forked child of the process that opened the handle.
+    fn at_home(&self) -> Result<()> {
+        if self.home.is_here() {
+            return Ok(());
+        }
+        let message = "this handle belongs to the process that opened it, of which this one is a forked child: open the store again here";
+        Err(Error::new(ErrorKind::Poisoned, message).with_file(&self.directory.path, None))
     }
 
     fn absent(&self) -> Result<()> {
@@ -250,7 +266,8 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let behind = self.tail.appended() > self.tail.synced();
+        // A forked child's copy touches neither page nor lock nor worker: they are the parent's.
+        let behind = self.home.is_here() && self.tail.appended() > self.tail.synced();
         if self.turn.is_some() && behind && !self.tail.is_poisoned() {
             // A courtesy to Buffered puts; `close` is the call that answers whether it worked.
             let _ = self.sync();
@@ -296,6 +313,7 @@ impl Checkpointer for Store {
 
     fn list_threads(&self, query: &ThreadQuery) -> Result<Items<ThreadInfo>> {
         query.check()?;
+        self.shared.at_home()?;
         let views = self.shared.index.list(query);
         // Behind the views: a rotation in between adds the segment that the newest of them stand in.
         let segments = self.shared.segments.load_full();

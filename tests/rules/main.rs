@@ -1,5 +1,6 @@
 //! What opening, writing and refusing promise, seen from outside: places, rights, settings, limits.
 
+mod forked;
 mod full_disk;
 mod mounts;
 mod numbers;
