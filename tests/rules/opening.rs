@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::process::Command;
 use std::time::Duration;
 
-use taffrail::{Checkpointer, ErrorKind, PutOptions, Store, TypeTag};
+use taffrail::{Checkpointer, Durability, ErrorKind, PutOptions, Store, TypeTag};
 
 use crate::scratch::{Scratch, snapshot};
 
@@ -152,4 +152,33 @@ fn what_is_missing_is_made_only_if_that_is_asked() {
         Store::open(place).unwrap();
         Store::options().create(false).open(place).unwrap();
     }
+}
+
+#[test]
+fn a_thousand_openings_without_a_pause_are_one_log() {
+    let scratch = Scratch::new();
+    let dir = scratch.path("store");
+    for round in 0..1000u32 {
+        let store = Store::options().max_history(None).durability(Durability::Buffered).open(&dir).unwrap();
+        store.put_bytes("t", TypeTag::BYTES, &round.to_le_bytes(), PutOptions::default()).unwrap();
+        // Every other handle is only dropped: closing needs no ceremony.
+        if round % 2 == 0 {
+            store.close().unwrap();
+        }
+    }
+    let store = Store::open(&dir).unwrap();
+    assert_eq!((store.stats().unwrap().checkpoints, store.stats().unwrap().segments), (1000, 1));
+    assert!(!store.recovery().fresh_segment);
+}
+
+#[test]
+fn lock_files_of_any_kind_stand_in_nobody_s_way() {
+    let scratch = Scratch::new();
+    let dir = scratch.path("store");
+    Store::open(&dir).unwrap().put_bytes("t", TypeTag::BYTES, b"x", PutOptions::default()).unwrap();
+    fs::write(dir.join("write.lock"), b"4711 garbage").unwrap();
+    fs::write(dir.join("sync.lock"), b"").unwrap();
+    fs::create_dir(dir.join("open.lock")).unwrap();
+    let store = Store::open(&dir).unwrap();
+    assert!(store.exists("t").unwrap() && dir.join("open.lock").is_dir() && fs::read(dir.join("write.lock")).unwrap() == b"4711 garbage");
 }
