@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Flaw, VERSION, check_around, fixed, u16_at, u32_at, u64_at};
 
+/// The largest manifest, over a million segments; none larger is written or read.
+pub(crate) const BYTES_MAX: u64 = 64 * 1024 * 1024;
 const MAGIC: [u8; 8] = *b"TAFFMAN\0";
 const CHECK_AT: usize = 12;
 const HEAD_BYTES: usize = 24;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Flaw;
-use crate::format::manifest::Manifest;
+use crate::format::manifest::{self, Manifest};
 use crate::format::names::{self, Name};
 use crate::format::segment::Header;
 use crate::fs::{File, Fs, Held, Medium};
@@ -227,7 +227,7 @@ impl Directory {
 
     /// Reads the manifest. Errors: `Corrupt`, `Unsupported` for a newer format.
     pub fn manifest(&self) -> Result<Manifest> {
-        let bytes = self.read(names::MANIFEST, 64 * 1024 * 1024)?;
+        let bytes = self.read(names::MANIFEST, manifest::BYTES_MAX)?;
         Manifest::decode(&bytes).map_err(|flaw| {
             let kind = if matches!(flaw, Flaw::Unknown(_)) { ErrorKind::Unsupported } else { ErrorKind::Corrupt };
             let advice = if kind == ErrorKind::Corrupt { "; restore the file from a copy of the whole directory" } else { "" };
@@ -240,9 +240,14 @@ impl Directory {
     /// Writes the next manifest beside the old one, synced. On failure the old one stands alone.
     pub fn write_next_manifest(&self, manifest: &Manifest) -> Result<()> {
         let path = self.file(names::MANIFEST_NEW);
+        let encoded = manifest.encode();
+        if encoded.len() as u64 > manifest::BYTES_MAX {
+            let message = format!("{} segments are more than a manifest can list: use larger segments", manifest.segments.len());
+            return Err(Error::new(ErrorKind::Unsupported, message).with_file(&path, None));
+        }
         let file = self.create_file(names::MANIFEST_NEW)?;
         // CRASH: until the rename, only a MANIFEST.new is left, whole or not: recovery step 7 removes it.
-        let written = file.write_at(&[&manifest.encode()], 0).and_then(|()| file.sync()).map_err(|error| Error::os("write", &path, error));
+        let written = file.write_at(&[&encoded], 0).and_then(|()| file.sync()).map_err(|error| Error::os("write", &path, error));
         if written.is_err() {
             // The first error is the one to tell; a leftover is removed by the next opener.
             let _ = self.remove(names::MANIFEST_NEW);
