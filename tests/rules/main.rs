@@ -2,6 +2,7 @@
 
 mod forked;
 mod full_disk;
+#[path = "../mounts/mod.rs"]
 mod mounts;
 mod numbers;
 mod opening;
