@@ -10,18 +10,15 @@ use super::scan::FrameAt;
 use super::view::{Entry, Location, View};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::Manifest;
-use crate::format::record::Record;
+use crate::format::record::{Put, Record};
 
 /// The thread after a record; `None` when it has ended or never was.
 pub(crate) fn apply(current: Option<&View>, record: &Record<'_>, at: Location) -> Option<View> {
     let next = match record {
-        Record::Put(put) => {
-            let entry = Entry { place: put.place, id: IdKey::of_record(&put.id), at, state_len: put.state_len };
-            match current {
-                Some(view) => view.put(entry, put.floor),
-                None => View::empty(put.thread.into()).put(entry, put.floor),
-            }
-        }
+        Record::Put(put) => match current {
+            Some(view) => view.put(entry(put, at), put.floor),
+            None => View::empty(put.thread.into()).put(entry(put, at), put.floor),
+        },
         Record::DeleteThread { .. } => return None,
         Record::DeleteCheckpoint { place, .. } => current?.without(*place),
         Record::Trim { floor, .. } => current?.above(*floor),
@@ -30,26 +27,73 @@ pub(crate) fn apply(current: Option<&View>, record: &Record<'_>, at: Location) -
     (next.len() > 0).then_some(next)
 }
 
+fn entry(put: &Put<'_>, at: Location) -> Entry {
+    Entry { place: put.place, id: IdKey::of_record(&put.id), at, state_len: put.state_len }
+}
+
+/// So many puts of a thread are taken in together.
+const RUN_MAX: usize = 1024;
+
 /// The threads as far as the log has been read.
 #[derive(Debug, Default)]
 pub(crate) struct Replay {
-    views: HashMap<Arc<str>, View>,
+    threads: HashMap<Arc<str>, Reading>,
+}
+
+/// A thread, and puts behind it that its view does not hold yet.
+#[derive(Debug)]
+struct Reading {
+    view: View,
+    run: Vec<Entry>,
+    floor: u64,
+}
+
+impl Reading {
+    fn new(view: View) -> Reading {
+        Reading { view, run: Vec::new(), floor: 0 }
+    }
+
+    /// Takes a put into the run, if it only adds to the thread's end.
+    fn extend(&mut self, put: &Put<'_>, at: Location) -> bool {
+        let extends = self.run.last().or(self.view.head()).is_none_or(|last| last.place < put.place);
+        if extends {
+            self.run.push(entry(put, at));
+            self.floor = self.floor.max(put.floor);
+            if self.run.len() == RUN_MAX {
+                self.settle();
+            }
+        }
+        extends
+    }
+
+    fn settle(&mut self) {
+        if !self.run.is_empty() {
+            self.view = self.view.put_run(std::mem::take(&mut self.run), self.floor);
+        }
+    }
 }
 
 impl Replay {
     /// Takes in the next record of the log.
     pub fn take(&mut self, record: &Record<'_>, at: Location) {
         let thread = record.thread();
-        match apply(self.views.get(thread), record, at) {
-            Some(next) => match self.views.get_mut(thread) {
-                Some(view) => *view = next,
-                None => {
-                    self.views.insert(next.thread().clone(), next);
-                }
-            },
-            None => {
-                self.views.remove(thread);
+        let reading = match (self.threads.get_mut(thread), record) {
+            (Some(reading), _) => reading,
+            (None, Record::Put(put)) => {
+                let view = View::empty(put.thread.into());
+                self.threads.entry(view.thread().clone()).or_insert(Reading::new(view))
             }
+            (None, _) => return,
+        };
+        if let Record::Put(put) = record
+            && reading.extend(put, at)
+        {
+            return;
+        }
+        reading.settle();
+        match apply(Some(&reading.view), record, at) {
+            Some(next) => reading.view = next,
+            None => drop(self.threads.remove(thread)),
         }
     }
 
@@ -68,8 +112,11 @@ impl Replay {
     /// The index of what was read.
     pub fn into_index(self) -> Index {
         let index = Index::default();
-        for (thread, view) in self.views {
-            index.show_at_once(&[Change { thread, view: Some(Arc::new(view)) }]);
+        for (thread, mut reading) in self.threads {
+            reading.settle();
+            if reading.view.len() > 0 {
+                index.show_at_once(&[Change { thread, view: Some(Arc::new(reading.view)) }]);
+            }
         }
         index
     }

@@ -171,6 +171,21 @@ impl View {
         next.trimmed()
     }
 
+    /// After a run of puts at ascending places above all that it has: what one put after the other
+    /// would give, copied once. For replay, where nobody looks in between.
+    pub fn put_run(&self, run: Vec<Entry>, floor: u64) -> View {
+        let floor = self.floor.max(floor);
+        let mut next = View { floor, keep: self.keep, ..View::empty(self.thread.clone()) };
+        next.steps = self.entries().cloned().chain(run).filter(|entry| entry.place >= floor).collect();
+        for index in 0..next.len() {
+            if let Some(entry) = next.entry(index).cloned() {
+                next.count(&entry, true);
+            }
+        }
+        next.index_anew();
+        next
+    }
+
     /// After the checkpoint at a place was deleted.
     pub fn without(&self, place: u64) -> View {
         let index = self.below(place);
@@ -330,6 +345,21 @@ mod tests {
                 prop_assert_eq!(view.state_bytes(), model.0.iter().map(|entry| u64::from(entry.state_len)).sum::<u64>());
                 prop_assert_eq!(view.frame_bytes(), 16 * model.0.len() as u64);
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_run_of_puts_is_one_put_after_the_other(before in 0..100u64, run in 1..200u64, keep in prop_oneof![Just(None), (1..150u64).prop_map(Some)]) {
+            let start = (1..=before).fold(View::empty("t".into()), |view, place| view.put(entry(place), view.floor_keeping(keep, Some(place))));
+            let (mut one_by_one, mut floor) = (start.clone(), 0);
+            for place in before + 1..=before + run {
+                floor = one_by_one.floor_keeping(keep, Some(place));
+                one_by_one = one_by_one.put(entry(place), floor);
+            }
+            let at_once = start.put_run((before + 1..=before + run).map(entry).collect(), floor);
+            prop_assert_eq!(&at_once, &one_by_one);
+            prop_assert!(at_once.entries().all(|entry| at_once.find(&entry.id) == one_by_one.find(&entry.id)));
         }
     }
 
