@@ -1,9 +1,10 @@
 //! The frame: a checksummed envelope of one record and its payload.
 //!
-//! A frame is believed if and only if its head's checksum, salted with the segment's salt and the
-//! frame's position, fits head and record; its payload if and only if the payload's checksum fits.
-//! So an index is built from heads and records alone, and bytes of an old tail, of another store or
-//! of a segment file stored as a state are never taken for frames.
+//! A head is believed if and only if its checksum, salted with the segment's salt and the frame's
+//! position, fits; record and payload if and only if the checksums that the head keeps of them fit.
+//! So an index is built from heads and records alone, a damaged record or payload is passed over by
+//! its length, and bytes of an old tail, of another store or of a segment file stored as a state are
+//! never taken for frames.
 //!
 //! `head (48) | record | zeros to 8 | payload | zeros to 8`; layout in DESIGN.md, "Frame".
 
@@ -15,6 +16,9 @@ pub(crate) const HEAD_BYTES: usize = 48;
 pub(crate) const MAGIC: [u8; 4] = *b"TfRm";
 /// The largest payload.
 pub(crate) const PAYLOAD_BYTES_MAX: u64 = 3 * 1024 * 1024 * 1024;
+
+/// Where a head keeps the checksum over all before it.
+const CHECK_AT: usize = 44;
 
 /// More frames of the same batch follow; the batch counts only when the last one is there.
 const FLAG_MORE: u8 = 1;
@@ -69,8 +73,9 @@ impl Head {
         bytes[24..32].copy_from_slice(&self.synced_end.to_le_bytes());
         bytes[32..36].copy_from_slice(&self.prev_check.to_le_bytes());
         bytes[36..40].copy_from_slice(&self.payload_check.to_le_bytes());
-        let check = head_check(place, &bytes[..40], record);
-        bytes[40..44].copy_from_slice(&check.to_le_bytes());
+        bytes[40..44].copy_from_slice(&crc32fast::hash(record).to_le_bytes());
+        let check = head_check(place, &bytes[..CHECK_AT]);
+        bytes[CHECK_AT..].copy_from_slice(&check.to_le_bytes());
         (bytes, check)
     }
 
@@ -92,15 +97,20 @@ impl Head {
         Ok((record_len, payload_len))
     }
 
-    /// Decodes a head and checks it over its record, which follows it in `bytes`; answers the head
-    /// and its checksum. Errors: `Torn`, `Corrupt`, `Unknown` for flags of a newer format.
+    /// Decodes a head and checks the record behind it in `bytes`; answers the head and its checksum.
+    /// Errors: `Torn`, `Corrupt`, `Unknown` for flags of a newer format.
     pub fn decode(place: Place, bytes: &[u8]) -> Result<(Head, u32), Flaw> {
+        let (head, check) = Self::alone(place, bytes)?;
+        head.record(bytes)?;
+        Ok((head, check))
+    }
+
+    /// Decodes a head alone; answers it and its checksum. Errors: as for [`Head::decode`].
+    pub fn alone(place: Place, bytes: &[u8]) -> Result<(Head, u32), Flaw> {
         let (record_len, payload_len) = Self::peek(bytes)?;
-        let short = Flaw::Torn("frame record");
-        let record = bytes.get(HEAD_BYTES..payload_start(record_len as usize)).ok_or(short)?;
-        let (record, padding) = record.split_at(record_len as usize);
-        let check = u32_at(bytes, 40).ok_or(short)?;
-        if check != head_check(place, &bytes[..40], record) || bytes[44..48] != [0; 4] || padding.iter().any(|&byte| byte != 0) {
+        let short = Flaw::Torn("frame head");
+        let check = u32_at(bytes, CHECK_AT).ok_or(short)?;
+        if check != head_check(place, &bytes[..CHECK_AT]) {
             return Err(Flaw::Corrupt("frame head checksum"));
         }
         if bytes[4] & !FLAG_MORE != 0 || bytes[5..8] != [0; 3] {
@@ -116,6 +126,16 @@ impl Head {
             payload_check: u32_at(bytes, 36).ok_or(short)?,
         };
         Ok((head, check))
+    }
+
+    /// The record in a frame, if its checksum fits. Errors: `Torn`, `Corrupt`.
+    pub fn record<'a>(&self, frame: &'a [u8]) -> Result<&'a [u8], Flaw> {
+        let padded = frame.get(HEAD_BYTES..self.payload_start()).ok_or(Flaw::Torn("frame record"))?;
+        let (record, padding) = padded.split_at(self.record_len as usize);
+        if padding.iter().any(|&byte| byte != 0) || Some(crc32fast::hash(record)) != u32_at(frame, 40) {
+            return Err(Flaw::Corrupt("record checksum"));
+        }
+        Ok(record)
     }
 
     /// The payload in a whole frame, if its checksum fits. Errors: `Torn`, `Corrupt`.
@@ -161,17 +181,18 @@ pub(crate) fn repair(place: Place, bytes: &mut [u8]) {
         bytes[36..40].copy_from_slice(&check.to_le_bytes());
     }
     if let Some(record) = bytes.get(HEAD_BYTES..HEAD_BYTES + record_len as usize) {
-        let check = head_check(place, &bytes[..40], record);
+        let check = crc32fast::hash(record);
         bytes[40..44].copy_from_slice(&check.to_le_bytes());
     }
+    let check = head_check(place, &bytes[..CHECK_AT]);
+    bytes[CHECK_AT..HEAD_BYTES].copy_from_slice(&check.to_le_bytes());
 }
 
-fn head_check(place: Place, head: &[u8], record: &[u8]) -> u32 {
+fn head_check(place: Place, head: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     crc.update(&place.salt.to_le_bytes());
     crc.update(&place.position.to_le_bytes());
     crc.update(head);
-    crc.update(record);
     crc.finalize()
 }
 
@@ -247,8 +268,8 @@ mod tests {
         }
         let mut newer = whole.clone();
         newer[4] = 0x80;
-        let check = head_check(place, &newer[..40], b"record");
-        newer[40..44].copy_from_slice(&check.to_le_bytes());
+        let check = head_check(place, &newer[..CHECK_AT]);
+        newer[CHECK_AT..HEAD_BYTES].copy_from_slice(&check.to_le_bytes());
         assert_eq!(Head::decode(place, &newer), Err(Flaw::Unknown("frame flags")));
         for length in [0u32, 1 << 31, u32::MAX, u32::MAX - 48] {
             let mut crazy = whole.clone();

@@ -40,8 +40,8 @@ fn segment_of<'a>(segments: &'a SegmentSet, view: &View, entry: &Entry) -> Resul
 
 fn decode(segment: &Segment, view: &View, entry: &Entry, bytes: &[u8]) -> Result<(Head, CheckpointInfo)> {
     let damaged = |why: crate::format::Flaw| segment.damaged(entry.at.offset(), why).with_thread(view.thread());
-    let (head, _) = Head::decode(segment.place(entry.at.offset()), bytes).map_err(damaged)?;
-    let record = &bytes[crate::format::frame::HEAD_BYTES..][..head.record_len as usize];
+    let (head, _) = Head::alone(segment.place(entry.at.offset()), bytes).map_err(damaged)?;
+    let record = head.record(bytes).map_err(damaged)?;
     match Record::decode(record).map_err(damaged)? {
         Record::Put(put) if is_meant(&put, view, entry) => Ok((head, describe(&put, view)?)),
         _ => Err(damaged(crate::format::Flaw::Corrupt("another record stands in its place"))),

@@ -78,18 +78,19 @@ impl Scan {
             return Ok(None);
         }
         let from = self.at;
-        let why = match self.frame(from)? {
+        let (to, why) = match self.frame(from)? {
             Ok(frame) => {
                 self.at = frame.end();
                 return Ok(Some(Found::Frame(frame)));
             }
-            Err(why) => why,
+            // Its head is sound, and with it the length by which it is passed over.
+            Err((why, Some(end))) => (end, why),
+            Err((_, None)) if self.only_zeros(from)? => {
+                self.at = self.limit;
+                return Ok(None);
+            }
+            Err((why, None)) => (self.next_head_after(from)?, why),
         };
-        if self.only_zeros(from)? {
-            self.at = self.limit;
-            return Ok(None);
-        }
-        let to = self.next_frame_after(from)?;
         self.at = to;
         Ok(Some(Found::Bad { from, to, why }))
     }
@@ -149,38 +150,42 @@ impl Scan {
         Ok(last)
     }
 
-    fn frame(&mut self, offset: u64) -> Result<std::result::Result<FrameAt, Flaw>> {
+    /// The frame at an offset; else what is wrong there, and where it ends if its head is sound.
+    fn frame(&mut self, offset: u64) -> Result<std::result::Result<FrameAt, (Flaw, Option<u64>)>> {
         let room = self.limit - offset;
-        let bytes = self.window.read(offset, room.min(HEAD_BYTES as u64) as usize)?;
-        let (record_len, payload_len) = match Head::peek(bytes) {
-            Ok(lengths) => lengths,
-            Err(why) => return Ok(Err(why)),
-        };
-        if frame::frame_len(record_len as usize, u64::from(payload_len)) > room {
-            return Ok(Err(Flaw::Torn("frame")));
-        }
-        let bytes = self.window.read(offset, frame::payload_start(record_len as usize))?;
-        match Head::decode(Place { salt: self.salt, position: self.base + offset }, bytes) {
-            Ok((head, check)) => {
-                let record = bytes[HEAD_BYTES..HEAD_BYTES + record_len as usize].to_vec();
-                Ok(Ok(FrameAt { offset, head, check, record }))
-            }
+        let (head, check) = match self.head(offset)? {
+            Ok(head) => head,
             Err(why @ Flaw::Unknown(_)) => {
                 let message = format!("{why}: this store was written by a newer version");
-                Err(Error::new(ErrorKind::Unsupported, message).with_file(&self.window.path, Some(offset)))
+                return Err(Error::new(ErrorKind::Unsupported, message).with_file(&self.window.path, Some(offset)));
             }
-            Err(why) => Ok(Err(why)),
+            Err(why) => return Ok(Err((why, None))),
+        };
+        if head.frame_len() > room {
+            return Ok(Err((Flaw::Torn("frame"), None)));
         }
+        let bytes = self.window.read(offset, head.payload_start())?;
+        Ok(match head.record(bytes) {
+            Ok(record) => Ok(FrameAt { offset, head, check, record: record.to_vec() }),
+            Err(why) => Err((why, Some(offset + head.frame_len()))),
+        })
     }
 
-    fn next_frame_after(&mut self, from: u64) -> Result<u64> {
+    fn head(&mut self, offset: u64) -> Result<std::result::Result<(Head, u32), Flaw>> {
+        let place = Place { salt: self.salt, position: self.base + offset };
+        let room = (self.limit - offset).min(HEAD_BYTES as u64);
+        Ok(Head::alone(place, self.window.read(offset, room as usize)?))
+    }
+
+    /// Where the next sound head begins, or the limit.
+    fn next_head_after(&mut self, from: u64) -> Result<u64> {
         let mut at = from + 8;
         while at + HEAD_BYTES as u64 <= self.limit {
             let part = self.window.rest(at)?;
             match part.chunks_exact(8).position(|eight| eight[..4] == frame::MAGIC) {
                 Some(candidate) => {
                     at += candidate as u64 * 8;
-                    if at + HEAD_BYTES as u64 <= self.limit && self.frame(at)?.is_ok() {
+                    if at + HEAD_BYTES as u64 <= self.limit && matches!(self.head(at)?, Ok(_) | Err(Flaw::Unknown(_))) {
                         return Ok(at);
                     }
                     at += 8;

@@ -123,3 +123,36 @@ fn a_segment_kept_as_a_state_is_never_taken_for_one() {
         store.put_bytes("more", TypeTag::BYTES, b"x", PutOptions::default()).unwrap();
     }
 }
+
+#[test]
+fn a_damaged_record_is_passed_over_by_its_length_whatever_the_state_holds() {
+    let scratch = Scratch::new();
+    let whole = scratch.path("whole");
+    // A state that looks like nothing but frame heads with long records.
+    let mut head = [0u8; 48];
+    head[..4].copy_from_slice(b"TfRm");
+    head[8..12].copy_from_slice(&70_000u32.to_le_bytes());
+    let hostile = head.repeat(40_000);
+    let store = Store::options().segment_bytes(64 << 20).open(&whole).unwrap();
+    for (thread, state) in [("before", b"x".to_vec()), ("hostile", hostile.clone()), ("behind", b"y".to_vec())] {
+        store.put_bytes(thread, TypeTag::BYTES, &state, PutOptions::default()).unwrap();
+    }
+    store.close().unwrap();
+    let bytes = fs::read(segments(&whole).pop().unwrap()).unwrap();
+    let frame = frames(&bytes)[1].clone();
+    // One byte of its record, and one of its head: the scan has to look through the state for that.
+    for at in [frame.start + 50, frame.start + 20] {
+        let copy = scratch.copy(&whole, "changed");
+        let segment = segments(&copy).pop().unwrap();
+        let mut changed = bytes.clone();
+        changed[at] ^= 1;
+        fs::write(&segment, changed).unwrap();
+        let store = Store::open(&copy).unwrap();
+        let damage = &store.recovery().damage;
+        assert_eq!((damage.len(), damage[0].offset), (1, Some(frame.start as u64)), "{damage:?}");
+        assert!(damage[0].what.contains(&format!("{} bytes", frame.len())), "{damage:?}");
+        assert_eq!(history(&store, "before").unwrap(), [b"x"]);
+        assert_eq!(history(&store, "behind").unwrap(), [b"y"]);
+    }
+    allocations::stayed_small();
+}
