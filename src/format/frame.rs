@@ -99,6 +99,7 @@ impl Head {
 
     /// Decodes a head and checks the record behind it in `bytes`; answers the head and its checksum.
     /// Errors: `Torn`, `Corrupt`, `Unknown` for flags of a newer format.
+    #[cfg(any(test, feature = "testing"))]
     pub fn decode(place: Place, bytes: &[u8]) -> Result<(Head, u32), Flaw> {
         let (head, check) = Self::alone(place, bytes)?;
         head.record(bytes)?;

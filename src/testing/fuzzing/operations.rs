@@ -160,7 +160,10 @@ impl Run {
         std::fs::create_dir(&copy).unwrap();
         for entry in std::fs::read_dir(&self.dir).unwrap().map(|entry| entry.unwrap()) {
             if entry.file_type().unwrap().is_file() {
-                std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+                // The fuzzer's timer interrupts a call now and then, and this one is not taken up again by itself.
+                while let Err(error) = std::fs::copy(entry.path(), copy.join(entry.file_name())) {
+                    assert_eq!(error.kind(), std::io::ErrorKind::Interrupted, "{error}");
+                }
             }
         }
         copy
