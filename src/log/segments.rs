@@ -1,6 +1,6 @@
 //! The live segments as readers hold them: an immutable set, swapped whole.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::format::names;
 use crate::fs::File;
 
 /// The live segments by number.
-pub(crate) type SegmentSet = HashMap<u32, Arc<Segment>>;
+pub(crate) type SegmentSet = BTreeMap<u32, Arc<Segment>>;
 
 /// A segment that frames are read from.
 pub(crate) struct Segment {
