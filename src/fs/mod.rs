@@ -5,7 +5,7 @@
 //! interrupted call and finishes a short one itself, so a caller sees done or failed.
 
 pub(crate) mod fork;
-pub(crate) mod lock;
+mod lock;
 mod map;
 mod medium;
 pub(crate) mod os;
@@ -43,8 +43,8 @@ pub(crate) trait Fs: Send + Sync + Debug {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Takes the exclusive lock on a directory itself, which nobody can unlink; `None` if another has it.
-    fn lock_dir(&self, path: &Path) -> io::Result<Option<Held>>;
+    /// Opens what is at the path, file or directory, to lock it; makes an empty file where nothing is.
+    fn lock_file(&self, path: &Path, mode: u32) -> io::Result<Arc<dyn Lock>>;
     /// What kind of file system the path is on.
     fn medium(&self, path: &Path) -> io::Result<Medium>;
     /// Maps the shared page kept in a file of `page::BYTES` bytes.
@@ -78,6 +78,25 @@ pub(crate) trait File: Send + Sync + Debug {
     fn sync(&self) -> io::Result<()>;
     /// Maps the first `length` bytes for reading; the file may still be shorter.
     fn map(&self, length: u64) -> io::Result<Arc<dyn Region>>;
+}
+
+/// A lock between processes, on a file or a directory. It belongs to the open file: it dies with its
+/// process, and two of one file exclude each other also within a process. A forked child has a copy of
+/// the open file, so dropping it frees the lock only when no copy is left.
+#[cfg_attr(not(test), expect(dead_code))]
+pub(crate) trait Lock: Send + Sync + Debug {
+    /// Takes it exclusively without waiting; false if another holds it. Instead of a shared hold of
+    /// our own: then a failure leaves none.
+    fn try_exclusive(&self) -> io::Result<bool>;
+    /// Takes it shared without waiting, also instead of an exclusive hold; a failure leaves none.
+    fn try_shared(&self) -> io::Result<bool>;
+    /// Gives it up, for all copies of the open file.
+    fn unlock(&self) -> io::Result<()>;
+    /// The inode number of what is locked.
+    fn inode(&self) -> io::Result<u64>;
+    /// Who holds it, for an error message, where the system tells it ("process 4711 (python3)");
+    /// never believed for anything else.
+    fn holder(&self) -> Option<String>;
 }
 
 /// At most so many slices go to the system in one call.

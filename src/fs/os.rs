@@ -8,9 +8,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::lock::FileLock;
 use super::map::Map;
 use super::page::SharedPage;
-use super::{File, Fs, Held, Medium, lock, medium};
+use super::{File, Fs, Lock, Medium, medium};
 use crate::checkpoint::Region;
 
 /// The operating system.
@@ -54,9 +55,8 @@ impl Fs for Os {
         fs::remove_file(path)
     }
 
-    fn lock_dir(&self, path: &Path) -> io::Result<Option<Held>> {
-        let dir = fs::File::open(path)?;
-        Ok(lock::try_exclusive(&dir)?.then(|| Box::new(dir) as Held))
+    fn lock_file(&self, path: &Path, mode: u32) -> io::Result<Arc<dyn Lock>> {
+        Ok(Arc::new(FileLock::open(path, mode)?))
     }
 
     fn medium(&self, path: &Path) -> io::Result<Medium> {

@@ -120,7 +120,9 @@ impl Directory {
         let start = Instant::now();
         let mut pause = PAUSE;
         loop {
-            match self.fs.lock_dir(&self.path) {
+            // The dot: what is no directory, or is gone, is an error and not made a file.
+            let lock = self.fs.lock_file(&self.path.join("."), 0);
+            match lock.and_then(|lock| Ok(lock.try_exclusive()?.then(|| Box::new(lock) as Held))) {
                 Ok(Some(held)) => return Ok(held),
                 Ok(None) if start.elapsed() >= timeout => {
                     let message =

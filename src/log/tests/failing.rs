@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::checkpoint::Region;
 use crate::fs::os::Os;
 use crate::fs::page::SharedPage;
-use crate::fs::{File, Fs, Held, Medium};
+use crate::fs::{File, Fs, Lock, Medium};
 
 /// What fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,9 +159,9 @@ impl Fs for Failing {
         Os.remove(path)
     }
 
-    fn lock_dir(&self, path: &Path) -> io::Result<Option<Held>> {
+    fn lock_file(&self, path: &Path, mode: u32) -> io::Result<Arc<dyn Lock>> {
         self.check(Kind::Lock, path)?;
-        Os.lock_dir(path)
+        Os.lock_file(path, mode)
     }
 
     fn medium(&self, path: &Path) -> io::Result<Medium> {
