@@ -47,8 +47,8 @@ pub(crate) trait Fs: Send + Sync + Debug {
     fn lock_file(&self, path: &Path, mode: u32) -> io::Result<Arc<dyn Lock>>;
     /// What kind of file system the path is on.
     fn medium(&self, path: &Path) -> io::Result<Medium>;
-    /// Maps the shared page kept in a file of `page::BYTES` bytes.
-    fn map_page(&self, path: &Path) -> io::Result<SharedPage>;
+    /// Maps the shared page kept in a file of `page::BYTES` bytes; for writing too if asked.
+    fn map_page(&self, path: &Path, write: bool) -> io::Result<SharedPage>;
     /// The clock; it labels and never orders.
     fn now(&self) -> SystemTime;
     /// Which run of the system this is; zeros where that cannot be told.

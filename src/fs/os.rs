@@ -63,8 +63,9 @@ impl Fs for Os {
         medium::of(path)
     }
 
-    fn map_page(&self, path: &Path) -> io::Result<SharedPage> {
-        SharedPage::map(&OpenOptions::new().read(true).write(true).open(path)?)
+    fn map_page(&self, path: &Path, write: bool) -> io::Result<SharedPage> {
+        let file = OpenOptions::new().read(true).write(write).open(path)?;
+        if write { SharedPage::map(&file) } else { SharedPage::map_read_only(&file) }
     }
 
     fn now(&self) -> SystemTime {

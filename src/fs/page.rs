@@ -8,9 +8,14 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+#[cfg(target_os = "linux")]
+use std::sync::atomic::AtomicU32;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use memmap2::{MmapOptions, MmapRaw};
+#[cfg(target_os = "linux")]
+use rustix::thread::futex;
 
 /// The page's size, in bytes.
 pub(crate) const BYTES: usize = 4096;
@@ -28,10 +33,15 @@ enum Words {
 impl SharedPage {
     /// Maps the page of a file that is exactly one page long.
     pub fn map(file: &File) -> io::Result<SharedPage> {
-        if file.metadata()?.len() != BYTES as u64 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the shared page's file has the wrong length"));
-        }
+        check_length(file)?;
         MmapOptions::new().len(BYTES).map_raw(file).map(|map| SharedPage(Words::Mapped(map)))
+    }
+
+    /// Maps it for reading, of a file that need not be open for writing. A store to one of its words
+    /// is our own bug, and the kernel ends the process for it.
+    pub fn map_read_only(file: &File) -> io::Result<SharedPage> {
+        check_length(file)?;
+        MmapOptions::new().len(BYTES).map_raw_read_only(file).map(|map| SharedPage(Words::Mapped(map)))
     }
 
     /// A page of this process alone, which its forked children find wiped. Errors: where the system
@@ -64,11 +74,59 @@ impl SharedPage {
                 assert!(index < WORDS, "a word outside the page");
                 // SAFETY: the map is page-aligned and `BYTES` long, so the word lies in it and is
                 // aligned; it lives as long as `self`; every access to the page, in this process
-                // and in others, goes through atomics of this width.
+                // and in others, goes through atomics of this width. Of a page mapped for reading
+                // words are only loaded, which writes nothing.
                 unsafe { AtomicU64::from_ptr(map.as_mut_ptr().cast::<u64>().add(index)) }
             }
         }
     }
+
+    /// Waits until the low 32 bits of the word at `index` differ from those of `seen`, it is woken, or
+    /// the time is over. It may return for nothing, so the caller looks again.
+    #[cfg(target_os = "linux")]
+    #[cfg_attr(not(test), expect(dead_code))]
+    pub fn wait(&self, index: usize, seen: u64, timeout: Duration) {
+        // A time beyond what the system can count is as good as none.
+        let timeout = futex::Timespec::try_from(timeout).ok();
+        // Every error, too, sends the caller to look again: changed already, interrupted, time over.
+        let _ = futex::wait(self.low_half(index), futex::Flags::empty(), seen as u32, timeout.as_ref());
+    }
+
+    /// Without a way to be woken it is a short sleep.
+    #[cfg(not(target_os = "linux"))]
+    #[cfg_attr(not(test), expect(dead_code))]
+    pub fn wait(&self, index: usize, seen: u64, timeout: Duration) {
+        if self.word(index).load(std::sync::atomic::Ordering::Relaxed) as u32 == seen as u32 {
+            std::thread::sleep(timeout.min(Duration::from_millis(1)));
+        }
+    }
+
+    /// Wakes all who wait on the word at `index`, in any process.
+    #[cfg_attr(not(test), expect(dead_code))]
+    pub fn wake(&self, index: usize) {
+        #[cfg(target_os = "linux")]
+        let _ = futex::wake(self.low_half(index), futex::Flags::empty(), i32::MAX as u32);
+        #[cfg(not(target_os = "linux"))]
+        let _ = index;
+    }
+
+    /// The half of a word that the kernel compares and finds its waiters by. We ourselves neither
+    /// load nor store it.
+    #[cfg(target_os = "linux")]
+    fn low_half(&self, index: usize) -> &AtomicU32 {
+        let halves = self.word(index).as_ptr().cast::<u32>();
+        // SAFETY: both halves lie in the word, are aligned as it is, and live as long as `self`. The
+        // reference only tells the kernel an address; no access of this width is made through it.
+        unsafe { AtomicU32::from_ptr(halves.add(usize::from(cfg!(target_endian = "big")))) }
+    }
+}
+
+/// Refuses a file that is not exactly one page long.
+fn check_length(file: &File) -> io::Result<()> {
+    if file.metadata()?.len() != BYTES as u64 {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the shared page's file has the wrong length"));
+    }
+    Ok(())
 }
 
 impl fmt::Debug for SharedPage {
@@ -82,6 +140,10 @@ mod tests {
     use super::*;
     use std::os::unix::fs::FileExt;
     use std::sync::atomic::Ordering::{Acquire, Release};
+    use std::time::Instant;
+
+    /// Longer than any of these tests may take.
+    const LONG: Duration = Duration::from_secs(60);
 
     #[test]
     fn two_maps_of_one_file_share_words() {
@@ -97,5 +159,58 @@ mod tests {
     fn a_file_of_another_length_is_refused() {
         let file = tempfile::tempfile().unwrap();
         assert_eq!(SharedPage::map(&file).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        assert_eq!(SharedPage::map_read_only(&file).unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn a_waiter_with_a_map_for_reading_is_woken() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().write_all_at(&[0; BYTES], 0).unwrap();
+        let written = SharedPage::map(file.as_file()).unwrap();
+        let read = SharedPage::map_read_only(&File::open(file.path()).unwrap()).unwrap();
+        let heap = SharedPage::unshared();
+        for (one, other) in [(&read, &written), (&heap, &heap)] {
+            std::thread::scope(|scope| {
+                let waiter = scope.spawn(|| {
+                    let start = Instant::now();
+                    while one.word(5).load(Acquire) == 0 {
+                        one.wait(5, 0, LONG);
+                    }
+                    start.elapsed()
+                });
+                // Most likely it waits by now; if not yet, it finds the word changed.
+                std::thread::sleep(Duration::from_millis(50));
+                other.word(5).store(1, Release);
+                other.wake(5);
+                assert!(waiter.join().unwrap() < Duration::from_secs(1));
+            });
+        }
+    }
+
+    #[test]
+    fn waiting_ends_in_time_and_at_once_where_the_word_has_changed() {
+        let page = SharedPage::unshared();
+        page.word(1).store(7 << 32 | 3, Release);
+        let waited = |seen, timeout| {
+            let start = Instant::now();
+            page.wait(1, seen, timeout);
+            start.elapsed()
+        };
+        let timeout = Duration::from_millis(20);
+        assert!(waited(3, timeout) < Duration::from_secs(1), "only the low half counts");
+        assert!(waited(4, LONG) < Duration::from_secs(1));
+        assert!(waited(7 << 32 | 4, LONG) < Duration::from_secs(1));
+    }
+
+    #[test]
+    fn a_wake_without_a_change_ends_a_wait() {
+        let page = SharedPage::unshared();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| page.wait(2, 0, LONG));
+            while !waiter.is_finished() {
+                page.wake(2);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
     }
 }

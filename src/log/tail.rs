@@ -106,7 +106,7 @@ impl Tail {
     /// Maps the page, after making its file anew where it is missing or of the wrong length.
     pub fn open(directory: &Directory) -> Result<Tail> {
         let path = directory.file(names::TAIL);
-        match directory.fs.map_page(&path) {
+        match directory.fs.map_page(&path, true) {
             Ok(page) => return Ok(Tail(page)),
             Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData) => {}
             Err(error) => return Err(Error::os("map", &path, error)),
@@ -115,7 +115,7 @@ impl Tail {
         // Written, not only made long: a store to a mapped hole on a full disk would be a signal.
         file.write_at(&[&[0; page::BYTES]], 0).and_then(|()| file.sync()).map_err(|error| Error::os("write", &path, error))?;
         directory.sync()?;
-        directory.fs.map_page(&path).map(Tail).map_err(|error| Error::os("map", &path, error))
+        directory.fs.map_page(&path, true).map(Tail).map_err(|error| Error::os("map", &path, error))
     }
 
     /// Writes the page for a log that is wholly synced up to `end`. Only who is alone with it may.

@@ -171,9 +171,9 @@ impl Fs for Failing {
         }
     }
 
-    fn map_page(&self, path: &Path) -> io::Result<SharedPage> {
+    fn map_page(&self, path: &Path, write: bool) -> io::Result<SharedPage> {
         self.check(Kind::MapPage, path)?;
-        Os.map_page(path)
+        Os.map_page(path, write)
     }
 
     fn now(&self) -> SystemTime {
