@@ -94,7 +94,7 @@ fn walks() -> impl Iterator<Item = Fault> {
         (Errno::NOSPC, write, usize::MAX),
     ];
     let both = faults.into_iter().flat_map(|fault| [true, false].map(|once| (fault, once)));
-    both.map(|((errno, kind, short), once)| Fault { from: 0, kind, once, errno, short })
+    both.map(|((errno, kind, short), once)| Fault::fail(0, kind, once, errno, short))
 }
 
 #[test]
@@ -129,11 +129,11 @@ fn one_write(context: &str, fill: usize, run: fn(&Store) -> Result<()>, fault: F
     layer.set(None);
     let (mut allowed, refused) = (vec![after.clone()], before.clone());
     if let Err(error) = &answer {
-        let only_full = fault.errno == Errno::NOSPC && failed.iter().all(|(kind, _)| matches!(kind, Kind::Write | Kind::Create));
+        let only_full = fault.errno() == Some(Errno::NOSPC) && failed.iter().all(|(kind, _)| matches!(kind, Kind::Write | Kind::Create));
         assert!(error.kind() == ErrorKind::DiskFull || !only_full || fault.short > 0, "{context}: a full disk is not the end");
         match error.kind() {
             ErrorKind::DiskFull => {
-                assert_eq!(fault.errno, Errno::NOSPC, "{context}");
+                assert_eq!(fault.errno(), Some(Errno::NOSPC), "{context}");
                 allowed = vec![refused];
                 if fault.short != usize::MAX {
                     run(&store).unwrap_or_else(|error| panic!("{context}: with space again: {error}"));
@@ -285,7 +285,7 @@ fn what_a_refused_batch_left_behind_the_end_is_never_joined_to_a_later_put() {
     let mut batch = Batch::new();
     batch.put("one", TypeTag::BYTES, &[1; 100], PutOptions::default()).put("two", TypeTag::BYTES, &[2; 100], PutOptions::default());
     // All of it reaches the file, and then there is no room.
-    layer.set(Some(Fault { from: 0, kind: Some(Kind::Write), once: false, errno: Errno::NOSPC, short: usize::MAX }));
+    layer.set(Some(Fault::fail(0, Kind::Write, false, Errno::NOSPC, usize::MAX)));
     assert_eq!(store.commit(&batch).unwrap_err().kind(), ErrorKind::DiskFull);
     layer.set(None);
     // As long as the refused batch's first record: its second one stands right behind.

@@ -23,7 +23,7 @@ fn a_lowered_limit_whose_trims_were_cut_short_is_finished_by_the_next_opening() 
         ["a", "b"].iter().for_each(|thread| _ = store.put(thread, &step).unwrap());
     }
     // The first write is the manifest's, the next one the trims'.
-    layer.set(Some(Fault { from: 1, kind: Some(Kind::Write), once: false, errno: Errno::NOSPC, short: 0 }));
+    layer.set(Some(Fault::fail(1, Kind::Write, false, Errno::NOSPC, 0)));
     assert_eq!(store.retain(None, Some(3)).unwrap_err().kind(), ErrorKind::DiskFull);
     layer.set(None);
     drop(store);

@@ -37,7 +37,7 @@ fn a_network_file_system_is_refused_by_name_unless_alone() {
 fn a_disk_that_cannot_lock_is_never_taken_for_locked() {
     for errno in [Errno::NOLCK, Errno::OPNOTSUPP, Errno::NOSYS] {
         let (scratch, layer) = (Scratch::new(), Failing::default());
-        layer.set(Some(Fault { from: 0, kind: Some(Kind::Lock), once: false, errno, short: 0 }));
+        layer.set(Some(Fault::fail(0, Kind::TryLock, false, errno, 0)));
         let refused = options(&layer).open(scratch.dir()).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Unsupported, "{errno:?}");
         assert!(refused.to_string().contains("locks do not work"), "{refused}");

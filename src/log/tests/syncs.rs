@@ -23,7 +23,7 @@ fn a_failed_sync_reaches_every_waiter_and_is_never_tried_again() {
         let store = options.open(scratch.dir()).unwrap();
         let put = |thread: &str| store.put_bytes(thread, TypeTag::BYTES, thread.as_bytes(), PutOptions::default());
         put("before").unwrap();
-        layer.set(Some(Fault { from: 0, kind: Some(Kind::Sync), once: true, errno, short: 0 }));
+        layer.set(Some(Fault::fail(0, Kind::Sync, true, errno, 0)));
         let syncs = layer.syncs.load(SeqCst);
         let barrier = Barrier::new(8);
         std::thread::scope(|scope| {
