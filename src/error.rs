@@ -34,8 +34,8 @@ pub enum ErrorKind {
     ReadOnly,
     /// No space; nothing was written, and the handle works again when there is space.
     DiskFull,
-    /// This handle is finished (a failed write or sync before, or it is a forked child's copy):
-    /// open the store again.
+    /// This handle is finished (a failed write or sync before, the store's files moved or replaced
+    /// under it, or it is a forked child's copy): open the store again.
     Poisoned,
     /// The operating system refused something else.
     Io,

@@ -19,6 +19,8 @@
 //! # Ok::<(), taffrail::Error>(())
 //! ```
 //!
+//! Any number of processes on one machine have a store open at once and write to it; see [`Store`].
+//!
 //! The layout on disk, the guarantees and their tests are in DESIGN.md.
 
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
@@ -50,7 +52,7 @@ pub use checkpoint::{
 pub use checkpointer::{Capabilities, Checkpointer, CheckpointerExt, Items};
 pub use error::{Error, ErrorKind, Result};
 pub use json::DEPTH_MAX;
-pub use log::Store;
+pub use log::{Store, Watch};
 pub use options::Options;
 pub use place::open;
 pub use query::{FindQuery, HistoryQuery, Matching, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};

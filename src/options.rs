@@ -85,16 +85,21 @@ impl Options {
         self
     }
 
-    /// Opens without writing anything or taking a lock: the store as it is at this moment, where a
-    /// step that is not yet synced may show. Every write answers `ReadOnly`.
+    /// Opens without writing anything or taking a lock. Each call shows what has become visible by
+    /// then, from any process; at its opening, and until more is visible, a step may show that is not
+    /// yet synced. Until writers have made the page that they share, each call looks for it, which is
+    /// one system call; from then on it asks the system nothing unless there is something new. Every
+    /// write answers `ReadOnly`.
     pub fn read_only(mut self, yes: bool) -> Self {
         self.read_only = yes;
         self
     }
 
-    /// Promises that no other process, here or on another machine, uses the directory while this
-    /// handle is open. Only then is a file system accepted that is not known to be local, or whose
-    /// locks do not work; nothing checks the promise there, and breaking it loses data.
+    /// Promises that no other process, here or on another machine, writes to the store while this
+    /// handle is open. Where locks work that is seen to: others, and other handles of this process,
+    /// are kept out as this one waits until they have gone; read-only ones are not. And only then is a
+    /// file system accepted that is not known to be local, or whose locks do not work; nothing checks
+    /// the promise there, and breaking it loses data.
     pub fn single_process(mut self, yes: bool) -> Self {
         self.single_process = yes;
         self
@@ -132,13 +137,16 @@ impl Options {
         self
     }
 
-    /// Opens the store in `dir`. Blocks while it recovers, and up to `busy_timeout` for the lock.
+    /// Opens the store in `dir`, beside all who have it open. Blocks while it recovers, and up to
+    /// `busy_timeout` for others who are opening it.
     ///
-    /// Errors: `Busy` when another process, or another handle of this one, has it open; `NotFound`
-    /// without a store and `create` off; `Unsupported` when the place is something else, a newer
-    /// format, or on a file system that is not known to be local (see [`Options::single_process`]);
-    /// `Corrupt` when the manifest or the newest segment cannot be believed; `InvalidInput` for an
-    /// option out of range; `ReadOnly`, `DiskFull`, `Io`.
+    /// Errors: `Busy` when another opener takes longer, or is stopped; when `single_process` was asked
+    /// for, here or by who has it open; and when a writer is stopped in its turn, where opening has to
+    /// write: a `max_history` that differs, or what a failed write left. `NotFound` without a store
+    /// and `create` off; `Unsupported` when the place is something else, a newer format, or on a file
+    /// system that is not known to be local (see [`Options::single_process`]); `Corrupt` when the
+    /// manifest or the newest segment cannot be believed, or a file that its users share was replaced
+    /// under them; `InvalidInput` for an option out of range; `ReadOnly`, `DiskFull`, `Io`.
     pub fn open(self, dir: impl AsRef<Path>) -> Result<Store> {
         self.check()?;
         if dir.as_ref().as_os_str().is_empty() {

@@ -1,9 +1,10 @@
 //! Old files open for ever: a directory written once, kept in `golden/`, holds what it held.
 //!
 //! Names and salts in it are random, so its bytes are not compared with a new run's but with its own
-//! contents. While the format is version 0 it is made anew at will:
-//! `TAFFRAIL_REGOLD=1 cargo test --test golden`.
+//! contents. Lock files hold nothing and are made by who needs them, so none are kept. While the format
+//! is version 0 it is made anew at will: `TAFFRAIL_REGOLD=1 cargo test --test golden`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -61,7 +62,7 @@ fn states(store: &Store, thread: &str) -> Vec<(String, Vec<u8>)> {
     items.map(|item| item.unwrap()).map(|read| (read.id.to_string(), read.state.to_vec())).collect()
 }
 
-fn check(store: &Store) {
+fn check(store: &Store, segments: u64) {
     let texts =
         |thread: &str| states(store, thread).into_iter().map(|(id, text)| (id, String::from_utf8(text).unwrap())).collect::<Vec<_>>();
     let pair = |id: &str, text: &str| (id.to_owned(), text.to_owned());
@@ -84,10 +85,23 @@ fn check(store: &Store) {
     assert!(*store.get_bytes("large").unwrap().unwrap().state == *large());
     assert_eq!(texts("last"), [pair("last", "null")]);
     let stats = store.stats().unwrap();
-    assert_eq!((stats.threads, stats.checkpoints, stats.segments, stats.max_history), (8, 14, 3, Some(4)));
+    assert_eq!((stats.threads, stats.checkpoints, stats.segments, stats.max_history), (8, 14, segments, Some(4)));
     let report = store.recovery();
     assert!(report.damage.is_empty() && report.unproven.is_empty() && report.torn_bytes == 0 && report.set_aside.is_empty(), "{report:?}");
     assert!(store.verify().unwrap().is_empty());
+}
+
+/// The files of the golden directory in a place of their own, the page as if `boot` had written it.
+fn copied(boot: [u8; 16]) -> tempfile::TempDir {
+    let scratch = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(golden()).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), scratch.path().join(entry.file_name())).unwrap();
+    }
+    let mut page = fs::read(scratch.path().join("tail")).unwrap();
+    page[32..48].copy_from_slice(&boot);
+    fs::write(scratch.path().join("tail"), page).unwrap();
+    scratch
 }
 
 #[test]
@@ -95,16 +109,18 @@ fn the_golden_directory_of_version_0_opens() {
     if std::env::var_os("TAFFRAIL_REGOLD").is_some() {
         let _ = fs::remove_dir_all(golden());
         write(&golden());
+        for lock in ["open.lock", "write.lock", "sync.lock"] {
+            fs::remove_file(golden().join(lock)).unwrap();
+        }
     }
-    check(&Store::options().read_only(true).open(golden()).unwrap());
-    let scratch = tempfile::tempdir().unwrap();
-    for entry in fs::read_dir(golden()).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), scratch.path().join(entry.file_name())).unwrap();
-    }
+    let names: BTreeSet<_> = fs::read_dir(golden()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let segments = (1..=3).map(|number| format!("{number:016x}.seg"));
+    assert_eq!(names, segments.chain(["MANIFEST", "tail"].map(str::to_owned)).collect());
+    check(&Store::options().read_only(true).open(golden()).unwrap(), 3);
+    let scratch = copied(this_boot());
     let store = Store::open(scratch.path()).unwrap();
     assert!(!store.recovery().fresh_segment, "it was closed cleanly");
-    check(&store);
+    check(&store, 3);
     store.put_bytes("more", TypeTag::JSON, b"1", PutOptions::default()).unwrap();
     store.retain(None, Some(1)).unwrap();
     drop(store);
@@ -112,6 +128,17 @@ fn the_golden_directory_of_version_0_opens() {
     assert_eq!(states(&again, "json"), [("third".to_owned(), b"3".to_vec())]);
     assert_eq!(states(&again, "limited").len(), 2, "a thread's own limit stands");
     assert!(states(&again, "more").len() == 1);
+    // Nobody can vouch for a page that an earlier run of the system wrote.
+    let scratch = copied([1; 16]);
+    let store = Store::open(scratch.path()).unwrap();
+    assert!(store.recovery().fresh_segment);
+    check(&store, 4);
+}
+
+/// As the page names it.
+fn this_boot() -> [u8; 16] {
+    let told = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    uuid::Uuid::try_parse(told.trim()).unwrap_or_default().into_bytes()
 }
 
 #[test]
@@ -119,6 +146,6 @@ fn what_this_version_writes_reads_the_same() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path().join("store");
     write(&dir);
-    check(&Store::options().read_only(true).open(&dir).unwrap());
-    check(&Store::options().mmap(false).open(&dir).unwrap());
+    check(&Store::options().read_only(true).open(&dir).unwrap(), 3);
+    check(&Store::options().mmap(false).open(&dir).unwrap(), 3);
 }

@@ -106,7 +106,8 @@ impl Head {
         Ok((head, check))
     }
 
-    /// Decodes a head alone; answers it and its checksum. Errors: as for [`Head::decode`].
+    /// Decodes a head alone; answers it and its checksum. Errors: `Torn`, `Corrupt`, `Unknown` for flags of
+    /// a newer format.
     pub fn alone(place: Place, bytes: &[u8]) -> Result<(Head, u32), Flaw> {
         let (record_len, payload_len) = Self::peek(bytes)?;
         let short = Flaw::Torn("frame head");

@@ -8,8 +8,14 @@ pub(crate) const MANIFEST_NEW: &str = "MANIFEST.new";
 pub(crate) const TAIL: &str = "tail";
 /// Where files go that recovery could not believe.
 pub(crate) const QUARANTINE: &str = "quarantine";
+/// The lock of those who open the store.
+pub(crate) const OPEN_LOCK: &str = "open.lock";
+/// The lock that is the turn.
+pub(crate) const WRITE_LOCK: &str = "write.lock";
+/// The lock of who syncs for all.
+pub(crate) const SYNC_LOCK: &str = "sync.lock";
 /// The lock files that processes sharing the directory use.
-const LOCKS: [&str; 4] = ["open.lock", "write.lock", "sync.lock", "compact.lock"];
+const LOCKS: [&str; 4] = [OPEN_LOCK, WRITE_LOCK, SYNC_LOCK, "compact.lock"];
 
 /// What a file name of ours means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

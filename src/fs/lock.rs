@@ -230,6 +230,24 @@ mod tests {
     }
 
     #[test]
+    fn an_interrupted_call_is_made_again() {
+        let mut left = 3;
+        let mut interrupted = || {
+            left -= 1;
+            if left > 0 { Err(Errno::INTR.into()) } else { Ok(()) }
+        };
+        uninterrupted(&mut interrupted).unwrap();
+        assert!(uninterrupted(|| Err(Errno::NOLCK.into())).is_err_and(|error| error.raw_os_error() == Some(Errno::NOLCK.raw_os_error())));
+        let mut calls = 0;
+        let contended = taken(|| {
+            calls += 1;
+            Err(if calls < 3 { Errno::INTR.into() } else { Errno::WOULDBLOCK.into() })
+        });
+        assert!(!contended.unwrap() && calls == 3);
+        assert_eq!(taken(|| Err(Errno::OPNOTSUPP.into())).unwrap_err().raw_os_error(), Some(Errno::OPNOTSUPP.raw_os_error()));
+    }
+
+    #[test]
     fn a_pipe_does_not_block() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("pipe");

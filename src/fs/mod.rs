@@ -11,7 +11,6 @@ mod medium;
 pub(crate) mod os;
 pub(crate) mod page;
 
-use std::any::Any;
 use std::ffi::OsString;
 use std::fmt::Debug;
 use std::io::{self, IoSlice};
@@ -21,9 +20,6 @@ use std::time::SystemTime;
 
 use crate::checkpoint::Region;
 use page::SharedPage;
-
-/// Something held until it is dropped.
-pub(crate) type Held = Box<dyn Any + Send + Sync>;
 
 /// A directory's operations, and the two other things that come from outside: time and chance.
 pub(crate) trait Fs: Send + Sync + Debug {
@@ -83,7 +79,6 @@ pub(crate) trait File: Send + Sync + Debug {
 /// A lock between processes, on a file or a directory. It belongs to the open file: it dies with its
 /// process, and two of one file exclude each other also within a process. A forked child has a copy of
 /// the open file, so dropping it frees the lock only when no copy is left.
-#[cfg_attr(not(test), expect(dead_code))]
 pub(crate) trait Lock: Send + Sync + Debug {
     /// Takes it exclusively without waiting; false if another holds it. Instead of a shared hold of
     /// our own: then a failure leaves none.

@@ -44,7 +44,7 @@ impl Fs for Os {
     }
 
     fn open(&self, path: &Path, write: bool) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(OpenOptions::new().read(true).write(write).open(path)?))
+        Ok(Arc::new(at_once(write).open(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -64,7 +64,7 @@ impl Fs for Os {
     }
 
     fn map_page(&self, path: &Path, write: bool) -> io::Result<SharedPage> {
-        let file = OpenOptions::new().read(true).write(write).open(path)?;
+        let file = at_once(write).open(path)?;
         if write { SharedPage::map(&file) } else { SharedPage::map_read_only(&file) }
     }
 
@@ -80,6 +80,13 @@ impl Fs for Os {
     fn random(&self) -> [u8; 16] {
         uuid::Uuid::new_v4().into_bytes()
     }
+}
+
+/// To open a file that is there, without waiting for anyone where a pipe stands in its place.
+fn at_once(write: bool) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(write).custom_flags(rustix::fs::OFlags::NONBLOCK.bits() as i32);
+    options
 }
 
 impl File for fs::File {

@@ -8,9 +8,10 @@
 use std::fmt;
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::AtomicU32;
-use std::sync::atomic::AtomicU64;
+pub(crate) use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -22,26 +23,34 @@ pub(crate) const BYTES: usize = 4096;
 /// The page's size, in words.
 pub(crate) const WORDS: usize = BYTES / 8;
 
-/// A page of atomic words: mapped from a file, or on the heap for who shares it with nobody.
+/// A word of a page that is not there: zero.
+pub(crate) fn nothing() -> &'static AtomicU64 {
+    static NOTHING: AtomicU64 = AtomicU64::new(0);
+    &NOTHING
+}
+
+/// A page of atomic words, mapped from a file; in tests also on the heap.
 pub(crate) struct SharedPage(Words);
 
 enum Words {
-    Mapped(MmapRaw),
+    /// And the inode of the file.
+    Mapped(MmapRaw, u64),
+    #[cfg(test)]
     Heap(Box<[AtomicU64; WORDS]>),
 }
 
 impl SharedPage {
     /// Maps the page of a file that is exactly one page long.
     pub fn map(file: &File) -> io::Result<SharedPage> {
-        check_length(file)?;
-        MmapOptions::new().len(BYTES).map_raw(file).map(|map| SharedPage(Words::Mapped(map)))
+        let inode = inode_of_one_page(file)?;
+        MmapOptions::new().len(BYTES).map_raw(file).map(|map| SharedPage(Words::Mapped(map, inode)))
     }
 
     /// Maps it for reading, of a file that need not be open for writing. A store to one of its words
     /// is our own bug, and the kernel ends the process for it.
     pub fn map_read_only(file: &File) -> io::Result<SharedPage> {
-        check_length(file)?;
-        MmapOptions::new().len(BYTES).map_raw_read_only(file).map(|map| SharedPage(Words::Mapped(map)))
+        let inode = inode_of_one_page(file)?;
+        MmapOptions::new().len(BYTES).map_raw_read_only(file).map(|map| SharedPage(Words::Mapped(map, inode)))
     }
 
     /// A page of this process alone, which its forked children find wiped. Errors: where the system
@@ -52,7 +61,7 @@ impl SharedPage {
         // SAFETY: the range is the whole of a private anonymous map of our own, which lives on; the
         // advice changes nothing in this process.
         unsafe { rustix::mm::madvise(map.as_mut_ptr().cast(), BYTES, rustix::mm::Advice::LinuxWipeOnFork)? };
-        Ok(SharedPage(Words::Mapped(map)))
+        Ok(SharedPage(Words::Mapped(map, 0)))
     }
 
     /// Nowhere else are there such pages.
@@ -62,15 +71,26 @@ impl SharedPage {
     }
 
     /// A page of zeros that nobody else sees.
+    #[cfg(test)]
     pub fn unshared() -> SharedPage {
         SharedPage(Words::Heap(Box::new([const { AtomicU64::new(0) }; WORDS])))
+    }
+
+    /// The inode of the file that it is mapped from, 0 without one.
+    pub fn inode(&self) -> u64 {
+        match &self.0 {
+            #[cfg(test)]
+            Words::Heap(_) => 0,
+            Words::Mapped(_, inode) => *inode,
+        }
     }
 
     /// The word at `index`; an index past the page is our own bug.
     pub fn word(&self, index: usize) -> &AtomicU64 {
         match &self.0 {
+            #[cfg(test)]
             Words::Heap(words) => &words[index],
-            Words::Mapped(map) => {
+            Words::Mapped(map, _) => {
                 assert!(index < WORDS, "a word outside the page");
                 // SAFETY: the map is page-aligned and `BYTES` long, so the word lies in it and is
                 // aligned; it lives as long as `self`; every access to the page, in this process
@@ -84,7 +104,6 @@ impl SharedPage {
     /// Waits until the low 32 bits of the word at `index` differ from those of `seen`, it is woken, or
     /// the time is over. It may return for nothing, so the caller looks again.
     #[cfg(target_os = "linux")]
-    #[cfg_attr(not(test), expect(dead_code))]
     pub fn wait(&self, index: usize, seen: u64, timeout: Duration) {
         // A time beyond what the system can count is as good as none.
         let timeout = futex::Timespec::try_from(timeout).ok();
@@ -94,7 +113,6 @@ impl SharedPage {
 
     /// Without a way to be woken it is a short sleep.
     #[cfg(not(target_os = "linux"))]
-    #[cfg_attr(not(test), expect(dead_code))]
     pub fn wait(&self, index: usize, seen: u64, timeout: Duration) {
         if self.word(index).load(std::sync::atomic::Ordering::Relaxed) as u32 == seen as u32 {
             std::thread::sleep(timeout.min(Duration::from_millis(1)));
@@ -102,7 +120,6 @@ impl SharedPage {
     }
 
     /// Wakes all who wait on the word at `index`, in any process.
-    #[cfg_attr(not(test), expect(dead_code))]
     pub fn wake(&self, index: usize) {
         #[cfg(target_os = "linux")]
         let _ = futex::wake(self.low_half(index), futex::Flags::empty(), i32::MAX as u32);
@@ -121,17 +138,18 @@ impl SharedPage {
     }
 }
 
-/// Refuses a file that is not exactly one page long.
-fn check_length(file: &File) -> io::Result<()> {
-    if file.metadata()?.len() != BYTES as u64 {
+/// The file's inode. Errors: `InvalidData` for one that is not exactly one page long.
+fn inode_of_one_page(file: &File) -> io::Result<u64> {
+    let metadata = file.metadata()?;
+    if metadata.len() != BYTES as u64 {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the shared page's file has the wrong length"));
     }
-    Ok(())
+    Ok(metadata.ino())
 }
 
 impl fmt::Debug for SharedPage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if matches!(self.0, Words::Heap(_)) { "SharedPage(heap)" } else { "SharedPage(mapped)" })
+        f.write_str("SharedPage")
     }
 }
 
@@ -152,6 +170,7 @@ mod tests {
         let (one, other) = (SharedPage::map(&file).unwrap(), SharedPage::map(&file).unwrap());
         one.word(WORDS - 1).store(7, Release);
         assert_eq!(other.word(WORDS - 1).load(Acquire), 7);
+        assert_eq!((one.inode(), other.inode()), (file.metadata().unwrap().ino(), one.inode()));
         assert_eq!(SharedPage::unshared().word(3).load(Acquire), 0);
     }
 

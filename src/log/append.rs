@@ -4,16 +4,21 @@
 //! changes no file size and costs one flush. Room past the end is kept for deletes, so that a full
 //! disk can be emptied.
 
+use std::sync::Arc;
+
 use super::Shared;
+use super::active::Active;
+use super::follow::Reading;
 use super::fresh;
-use super::group::{answer, poisoned};
+use super::group::{Synced, answer};
 use super::install::install;
 use super::plan::{Plan, Planned, Terms};
-use super::turn::{Active, Writer};
+use super::tail::poisoned;
+use super::turn::Writer;
 use crate::error::{Error, ErrorKind, Result, is_disk_full};
 use crate::format::frame::{Head, Place, padding, payload_start};
 use crate::format::manifest::Manifest;
-use crate::format::names;
+use crate::format::segment::HEADER_BYTES;
 
 /// Zeros are written in steps of at most so much.
 const FILL_BYTES_MAX: u64 = 1024 * 1024;
@@ -30,11 +35,11 @@ static ZEROS: [u8; FILL_BYTES_MAX as usize] = [0; FILL_BYTES_MAX as usize];
 
 impl Writer {
     /// On what terms a plan is made now.
-    pub fn terms(&self) -> Terms {
+    pub fn terms(&self, shared: &Shared) -> Terms {
         Terms {
             segment: u64::from(self.active.segment.number),
             start: self.active.end,
-            next_seq: self.next_seq,
+            next_seq: shared.tail.next_seq(),
             keep: self.manifest.keep(),
         }
     }
@@ -50,17 +55,28 @@ impl Writer {
     ///
     /// Errors: `DiskFull`, with the end where it was; any other failure poisons.
     pub fn append(&mut self, shared: &Shared, plan: &Plan<'_>) -> Result<(u64, u64)> {
-        let active = &mut self.active;
-        let start = active.position(active.end);
-        let (heads, last_check) =
-            encode_heads(&plan.frames, active.segment.salt, start, self.next_seq, shared.tail.synced(), active.prev_check);
+        let (active, tail) = (&mut self.active, &shared.tail);
+        let (start, next_seq) = (active.end_position(), tail.next_seq());
+        let Some(prev_check) = active.prev_check else {
+            let message = "the last record of the log is damaged: close the store in every process, and the next opening goes on behind it";
+            return Err(Error::new(ErrorKind::Corrupt, message).with_file(&active.segment.path, Some(active.end)));
+        };
+        let (heads, last_check) = encode_heads(&plan.frames, active.segment.salt, start, next_seq, tail.synced(), prev_check);
         let mut parts = parts(&heads, &plan.frames);
         let after = active.end + plan.length;
+        if after + LEDGE_BYTES > active.filled {
+            // Others may have filled more of it.
+            active.filled = active.file.len().map_err(|error| Error::os("read", &active.segment.path, error))?.max(active.filled);
+        }
         let zeros = zeros_behind(after, plan.length, active.filled, active.capacity, plan.without_payload());
         let ledge = if plan.without_payload() { 0 } else { LEDGE_BYTES.min(zeros) };
         parts.push(&ZEROS[..zeros as usize]);
-        // CRASH: killed or cut here, a part of the batch may stand behind the end: recovery drops it
-        // (step 6), and a next writer writes over it.
+        // A number is burned even if the write fails or is never finished: what was written may be
+        // found by a recovery.
+        tail.raise_next_seq(next_seq + plan.frames.len() as u64);
+        tail.set_writing(active.position(after + zeros).max(self.unwiped));
+        // CRASH: killed or cut here, a part of the batch may stand behind the end: the next turn wipes
+        // it, or recovery drops it (step 6).
         let written = match active.file.write_at(&parts, active.end) {
             Err(error) if zeros > ledge && is_disk_full(&error) => {
                 // The room for the next ones does not fit, the batch itself still may.
@@ -70,20 +86,18 @@ impl Writer {
             }
             written => written.map(|()| zeros),
         };
-        // A number is burned even if the write failed: what was written may be found by a recovery.
-        self.next_seq += plan.frames.len() as u64;
         let zeros = written.map_err(|error| {
             let error = Error::os("append", &active.segment.path, error);
             if error.kind() == ErrorKind::DiskFull && active.forget_behind_end() {
                 return error;
             }
-            shared.tail.poison();
+            tail.poison(shared.epoch);
             poisoned().with_source(error)
         })?;
         active.end = after;
         active.filled = active.filled.max(after + zeros);
-        active.prev_check = last_check;
-        Ok((start, active.position(after)))
+        active.prev_check = Some(last_check);
+        Ok((start, active.end_position()))
     }
 
     /// Seals the active segment, wholly synced, and goes on in a new one.
@@ -91,45 +105,84 @@ impl Writer {
     /// Errors: `DiskFull` and what else the new files meet, with everything as it was; `Poisoned`.
     pub fn rotate(&mut self, shared: &Shared) -> Result<()> {
         let mut manifest = self.sealed(shared)?;
-        let base = self.active.position(self.active.end);
-        let name = names::segment(manifest.next_number);
-        let next = fresh::empty(&shared.directory, &shared.options, &mut manifest, base);
-        // CRASH: an empty segment that no manifest lists is removed by the next opener (step 7).
-        let installed = next.and_then(|next| install(&shared.directory, &shared.tail, &mut manifest).map(|()| next));
-        let next = installed.map_err(|error| {
-            if !shared.tail.is_poisoned() {
+        let base = self.active.end_position();
+        let next = fresh::empty(&shared.directory, &shared.options, &shared.tail, &mut manifest, base)?;
+        // CRASH: an empty segment that no manifest lists is removed by the next first opener (step 7).
+        install(&shared.directory, &shared.tail, &mut manifest).map_err(|error| {
+            if !shared.tail.is_poisoned(shared.epoch) {
                 // What failed is told; the empty file is no harm and goes with the next opening.
-                let _ = shared.directory.remove(&name);
+                let _ = shared.directory.fs.remove(&next.segment.path);
             }
-            answer(&shared.tail, error)
+            answer(&shared.tail, shared.epoch, error)
         })?;
-        self.begin(shared, manifest, next);
-        Ok(())
+        self.begin(shared, manifest, vec![next])
     }
 
     /// The manifest in which the active segment, wholly synced, is sealed; not installed here.
-    pub fn sealed(&self, shared: &Shared) -> Result<Manifest> {
-        shared.group.sync_to(&shared.tail, &shared.index, shared.tail.appended())?;
-        let mut manifest = self.manifest.clone();
-        manifest.seq_floor = self.next_seq;
-        manifest.retired.clear();
+    pub fn sealed(&mut self, shared: &Shared) -> Result<Manifest> {
+        if shared.group.sync_to(shared, self.active.end_position())? == Synced::InDoubt {
+            self.write_anew(shared)?;
+        }
+        let mut manifest = Manifest::clone(&self.manifest);
+        manifest.seq_floor = shared.tail.next_seq();
+        fresh::remove_retired(&shared.directory, &mut manifest);
         if let Some(last) = manifest.segments.last_mut() {
             last.end = self.active.end;
         }
         Ok(manifest)
     }
 
-    /// Goes on in another active segment, which an installed manifest lists.
-    pub fn begin(&mut self, shared: &Shared, manifest: Manifest, active: Active) {
-        let end = active.position(active.end);
-        shared.change_segments(active.segment.clone(), &[]);
-        shared.group.set_file(active.file.clone());
-        shared.tail.raise_appended(end);
+    /// Goes on in an installed manifest; `own` are the segments it lists that were made here.
+    ///
+    /// Errors: `Poisoned` where they cannot be read.
+    ///
+    /// CRASH: killed before the ends are raised, the next turn finds them below the active segment,
+    /// reads what that holds, all of it synced, and raises them.
+    pub fn begin(&mut self, shared: &Shared, manifest: Manifest, own: Vec<Active>) -> Result<()> {
+        let mut reading = shared.follower.reading();
+        reading.go_on_in(shared, &Arc::new(manifest), own).map_err(|error| {
+            shared.tail.poison(shared.epoch);
+            answer(&shared.tail, shared.epoch, error)
+        })?;
+        self.follow(&reading);
         // All before it was synced, and so is its header.
-        shared.tail.raise_synced(end);
-        shared.tail.raise_visible(end);
-        self.manifest = manifest;
-        self.active = active;
+        shared.tail.raise_all(self.active.end_position());
+        Ok(())
+    }
+
+    /// Writes what is not proven synced anew into a fresh segment, and goes on there.
+    pub fn write_anew(&mut self, shared: &Shared) -> Result<()> {
+        let (tail, active) = (&shared.tail, &self.active);
+        let first_frame = self.manifest.segments.last().map_or(HEADER_BYTES as u64, |listed| u64::from(listed.first_frame));
+        let proven = tail.synced().saturating_sub(active.segment.base).max(first_frame);
+        let Some(mut frames) = active.frames(proven)? else {
+            // Something is missing: whoever waits for it must not be told that it is kept.
+            tail.poison(shared.epoch);
+            return Err(poisoned());
+        };
+        // Before there is another segment: none of these is of that.
+        let begun = tail.syncs_begun();
+        let mut manifest = Manifest::clone(&self.manifest);
+        manifest.seq_floor = tail.next_seq();
+        let (file_len, holds_proven) = (active.filled.max(active.end), proven > first_frame);
+        let (directory, options) = (&shared.directory, &shared.options);
+        let own = fresh::anew(directory, options, &mut manifest, tail, holds_proven.then_some(proven), file_len, &mut frames)
+            .map_err(|error| answer(tail, shared.epoch, error))?;
+        let end = own.end_position();
+        let beginning = Active { end: HEADER_BYTES as u64, ..own };
+        let mut reading = shared.follower.reading();
+        // CRASH: killed before the ends are raised, the next turn reads what was begun.
+        let followed = reading.go_on_in(shared, &Arc::new(manifest), vec![beginning]).and_then(|()| reading.follow_to(shared, end));
+        followed.inspect_err(|_| tail.poison(shared.epoch)).map_err(|error| answer(tail, shared.epoch, error))?;
+        tail.raise_all(end);
+        tail.settle_syncs(begun);
+        self.follow(&reading);
+        Ok(())
+    }
+
+    fn follow(&mut self, reading: &Reading) {
+        self.manifest = reading.manifest.clone();
+        self.active = reading.active.clone();
     }
 }
 

@@ -1,14 +1,18 @@
 //! Carrying out a batch: plan and append in the turn, then make it as durable as asked.
 
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
 use super::Shared;
-use super::group::answer;
+use super::group::{Synced, answer};
 use super::install::install;
 use super::plan::{Plan, Prepared};
 use super::turn::Held;
 use crate::batch::{Batch, Committed, Durability, Operation};
 use crate::checkpoint::{ID_BYTES_MAX, TAG_BYTES_MAX, check_thread};
-use crate::error::Result;
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::frame::HEAD_BYTES;
+use crate::format::manifest::Manifest;
 use crate::query::ThreadQuery;
 
 /// How many threads are trimmed in one turn when the store's limit is lowered.
@@ -42,7 +46,7 @@ impl Shared {
     pub(super) fn write<'a>(&'a self, durability: Durability, make: impl Fn(&mut Plan<'a>) -> Result<()>) -> Result<Vec<Committed>> {
         let mut turn = self.turn()?;
         let planned = |turn: &Held<'_>| {
-            let mut plan = Plan::new(&self.index, self.segments.load_full(), turn.terms());
+            let mut plan = Plan::new(&self.index, self.segments.load_full(), turn.terms(self));
             make(&mut plan).map(|()| plan)
         };
         let mut plan = planned(&turn);
@@ -55,28 +59,55 @@ impl Shared {
             answer => return self.without_a_write(turn, answer),
         };
         let (start, end) = turn.append(self, &plan)?;
-        if durability == Durability::Buffered && self.tail.visible() == start {
-            // Nothing before it waits for a sync, so it may be seen as soon as it is written.
+        // Nothing before a Buffered put waits for a sync: then it may be seen as soon as it is written.
+        let at_once = durability == Durability::Buffered && self.tail.visible() == start;
+        let mut reading = self.follower.reading();
+        reading.appended(&turn.active, self.tail.next_seq() - 1);
+        if at_once {
             self.index.publish(start);
-            self.index.show_at_once(&plan.changes);
-            self.tail.raise_appended(end);
+            self.index.show_at_once(end, &plan.changes.into_list());
+        } else {
+            self.index.append(end, plan.changes.into_list());
+        }
+        drop(reading);
+        // Behind the index: who reads this end, and syncs up to it, finds every view that it shows.
+        // CRASH: killed before this, the batch is behind the end and was never there for anyone.
+        self.tail.raise_appended(end);
+        self.tail.set_writing(if turn.unwiped > end { turn.unwiped } else { 0 });
+        if at_once {
             self.tail.raise_visible(end);
+            self.buffered.fetch_max(end, Relaxed);
             return Ok(plan.results);
         }
-        self.index.append(end, plan.changes);
-        self.tail.raise_appended(end);
+        self.tail.count_durable();
         drop(turn);
-        self.group.sync_to(&self.tail, &self.index, end)?;
+        self.sync_to(end).map_err(unsaid)?;
         Ok(plan.results)
+    }
+
+    /// Returns once everything up to `end` is synced, and shows it.
+    ///
+    /// Errors: `Poisoned`, also instead of `Busy`; `Corrupt`, `DiskFull` and `Io` where what others
+    /// began cannot be read, or not be written anew.
+    pub(super) fn sync_to(&self, end: u64) -> Result<()> {
+        while self.group.sync_to(self, end)? == Synced::InDoubt {
+            let mut turn = self.turn()?;
+            if !self.tail.is_kept(end, self.epoch)? && self.follower.sync_target().opened_at > self.tail.syncs_proven() {
+                turn.write_anew(self)?;
+            }
+        }
+        // What is kept is answered so, whatever else cannot be read: the next read will say it.
+        let _ = self.refresh();
+        Ok(())
     }
 
     /// The answer of a plan that is refused or has nothing to write. It may rest on a step that is
     /// not yet synced, and is not given before that step is kept.
     pub(super) fn without_a_write(&self, turn: Held<'_>, answer: Result<Plan<'_>>) -> Result<Vec<Committed>> {
-        let rests_on = turn.active.position(turn.active.end);
+        let rests_on = turn.active.end_position();
         drop(turn);
-        if self.index.has_overlay() {
-            self.group.sync_to(&self.tail, &self.index, rests_on)?;
+        if self.tail.visible() < rests_on {
+            self.sync_to(rests_on)?;
         }
         answer.map(|plan| plan.results)
     }
@@ -93,21 +124,24 @@ impl Shared {
     /// than the limit, which the next opener finishes (step 9).
     pub(super) fn retain_all(&self, keep: Option<u64>) -> Result<()> {
         {
-            let mut turn = self.turn()?;
-            let mut manifest = turn.manifest.clone();
+            let turn = self.turn()?;
+            let mut manifest = Manifest::clone(&turn.manifest);
             manifest.max_history = keep.unwrap_or(0);
-            manifest.seq_floor = turn.next_seq;
-            install(&self.directory, &self.tail, &mut manifest).map_err(|error| answer(&self.tail, error))?;
-            turn.manifest = manifest;
-            // What was put under the old limit must show before the threads are counted.
-            self.group.sync_to(&self.tail, &self.index, turn.active.position(turn.active.end))?;
+            manifest.seq_floor = self.tail.next_seq();
+            self.directory.require_in_force(&manifest)?;
+            install(&self.directory, &self.tail, &mut manifest).map_err(|error| answer(&self.tail, self.epoch, error))?;
+            self.follower.reading().go_on_in(self, &Arc::new(manifest), Vec::new())?;
         }
+        // What was put under the old limit must show before the threads are counted.
+        self.sync_to(self.tail.appended())?;
         self.trim_all(keep)
     }
 
-    /// Trims every thread that is longer than the store's limit and has none of its own.
+    /// Trims every thread that is longer than the store's limit and has none of its own: than `keep`,
+    /// and in its turn than the limit that is in force by then.
     pub(super) fn trim_all(&self, keep: Option<u64>) -> Result<()> {
         let Some(limit) = keep else { return Ok(()) };
+        self.refresh()?;
         let mut views = self.index.list(&ThreadQuery::default());
         views.retain(|view| view.keep().is_none() && view.len() as u64 > limit);
         let mut left = &views[..];
@@ -119,11 +153,21 @@ impl Shared {
                 Some(*sum)
             });
             let (now, later) = left.split_at(sums.take(TRIMS_PER_TURN).take_while(|&sum| sum <= room).count().max(1));
-            self.write(Durability::Sync, |plan| now.iter().try_for_each(|view| plan.trim_to_store(view.thread(), keep)))?;
+            self.write(Durability::Sync, |plan| now.iter().try_for_each(|view| plan.trim_to_store(view.thread())))?;
             left = later;
         }
         Ok(())
     }
+}
+
+/// The answer when a batch was appended and then something failed: no other kind may be told, for
+/// they all say that nothing was written.
+fn unsaid(error: Error) -> Error {
+    if error.kind() == ErrorKind::Poisoned {
+        return error;
+    }
+    let message = "it was written, but whether it is kept cannot be said: close the store and open it again to see";
+    Error::new(ErrorKind::Poisoned, message).with_source(error)
 }
 
 /// The most that a batch takes up in the log: what is not large by this fits into any segment.

@@ -5,18 +5,14 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Flaw;
 use crate::format::manifest::{self, Manifest};
 use crate::format::names::{self, Name};
 use crate::format::segment::Header;
-use crate::fs::{File, Fs, Held, Medium};
-
-/// How long the first pause between two tries for a lock is; it doubles up to 32 times that.
-const PAUSE: Duration = Duration::from_micros(500);
+use crate::fs::{File, Fs, Lock, Medium};
 
 /// The store's directory.
 #[derive(Clone, Debug)]
@@ -25,6 +21,8 @@ pub(crate) struct Directory {
     pub path: PathBuf,
     pub dir_mode: u32,
     pub file_mode: u32,
+    /// The directory itself, once it was found: what has its path later may be another one.
+    pub found: Arc<OnceLock<Arc<dyn Lock>>>,
 }
 
 /// What lies in a directory, by what its name means.
@@ -114,31 +112,41 @@ impl Directory {
         }
     }
 
-    /// Takes the exclusive lock on it. Waits at most `timeout`, then `Busy`. Where locks do not work
-    /// it is `Unsupported`, or, if the caller has promised to be `alone`, no lock.
-    pub fn lock(&self, timeout: Duration, alone: bool) -> Result<Held> {
-        let start = Instant::now();
-        let mut pause = PAUSE;
-        loop {
-            // The dot: what is no directory, or is gone, is an error and not made a file.
-            let lock = self.fs.lock_file(&self.path.join("."), 0);
-            match lock.and_then(|lock| Ok(lock.try_exclusive()?.then(|| Box::new(lock) as Held))) {
-                Ok(Some(held)) => return Ok(held),
-                Ok(None) if start.elapsed() >= timeout => {
-                    let message =
-                        format!("another process has this store open, and waited {timeout:?} for it; close it or raise busy_timeout");
-                    return Err(Error::new(ErrorKind::Busy, message).with_file(&self.path, None));
-                }
-                Ok(None) => std::thread::sleep(pause.min(timeout.saturating_sub(start.elapsed()))),
-                Err(error) if is_without_locks(&error) && alone => return Ok(Box::new(())),
-                Err(error) if is_without_locks(&error) => {
-                    let message =
-                        "locks do not work in this directory's file system; if no other process uses it, open with single_process(true)";
-                    return Err(Error::new(ErrorKind::Unsupported, message).with_file(&self.path, None).with_source(error));
-                }
-                Err(error) => return Err(Error::os("lock", &self.path, error)),
-            }
-            pause = (pause * 2).min(PAUSE * 32);
+    /// Remembers which directory stands at the path.
+    pub fn find(&self) -> Result<()> {
+        let found = self.at_path().map_err(|error| Error::os("open the directory", &self.path, error))?;
+        self.found.get_or_init(|| found);
+        Ok(())
+    }
+
+    /// What stands at the path now. The dot: a directory that is gone is an error, and no file is
+    /// made in its place.
+    fn at_path(&self) -> io::Result<Arc<dyn Lock>> {
+        self.fs.lock_file(&self.file("."), self.file_mode)
+    }
+
+    /// Errors: `Poisoned` where the directory was moved away, or another stands in its place.
+    fn is_in_place(&self) -> Result<()> {
+        let Some(found) = self.found.get() else { return Ok(()) };
+        let same = match self.at_path().and_then(|now| Ok(now.inode()? == found.inode()?)) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => false,
+            same => same.map_err(|error| Error::os("look at", &self.path, error))?,
+        };
+        if same { Ok(()) } else { Err(self.replaced("the directory was moved or replaced while this handle had it open")) }
+    }
+
+    fn replaced(&self, what: &str) -> Error {
+        Error::new(ErrorKind::Poisoned, format!("{what}: close it and open it where it is now")).with_file(&self.path, None)
+    }
+
+    /// Refuses to make files for a log that does not lie here any more. In the turn, or while alone.
+    ///
+    /// Errors: `Poisoned` where another manifest stands here than the one that is in force.
+    pub fn require_in_force(&self, manifest: &Manifest) -> Result<()> {
+        let here = self.manifest()?;
+        match (here.store, here.generation) == (manifest.store, manifest.generation) {
+            true => Ok(()),
+            false => Err(self.replaced("the store's files were replaced by others while this handle had them open")),
         }
     }
 
@@ -180,20 +188,15 @@ impl Directory {
         read().map_err(|error| Error::os("read", &path, error))
     }
 
-    /// Opens a file that is there.
-    pub fn open(&self, name: &str, write: bool) -> Result<Arc<dyn File>> {
-        let path = self.file(name);
-        self.fs.open(&path, write).map_err(|error| Error::os("open", &path, error))
-    }
-
-    /// Opens a listed segment for reading, also one that a killed writer listed under its working
-    /// name and did not rename any more: a read-only opening finds it so.
-    pub fn open_segment(&self, number: u64) -> io::Result<Arc<dyn File>> {
+    /// Opens a listed segment, for writing too if asked; also one that a killed writer listed under
+    /// its working name and did not rename any more.
+    pub fn open_log(&self, number: u64, write: bool) -> io::Result<Arc<dyn File>> {
         let absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        match self.fs.open(&self.file(&names::segment(number)), false) {
-            Err(error) if absent(&error) => match self.fs.open(&self.file(&names::segment_new(number)), false) {
+        let open = |name: String| self.fs.open(&self.file(&name), write);
+        match open(names::segment(number)) {
+            Err(error) if absent(&error) => match open(names::segment_new(number)) {
                 // Renamed between the two looks, if it is there at all.
-                Err(error) if absent(&error) => self.fs.open(&self.file(&names::segment(number)), false),
+                Err(error) if absent(&error) => open(names::segment(number)),
                 found => found,
             },
             found => found,
@@ -227,9 +230,12 @@ impl Directory {
         self.fs.sync_dir(&self.path).map_err(|error| Error::os("sync the directory", &self.path, error))
     }
 
-    /// Reads the manifest. Errors: `Corrupt`, `Unsupported` for a newer format.
+    /// Reads the manifest. Errors: `Corrupt`, `Unsupported` for a newer format, `Poisoned` where the
+    /// directory is not at its path any more.
     pub fn manifest(&self) -> Result<Manifest> {
-        let bytes = self.read(names::MANIFEST, manifest::BYTES_MAX)?;
+        let read = self.read(names::MANIFEST, manifest::BYTES_MAX);
+        self.is_in_place()?;
+        let bytes = read?;
         Manifest::decode(&bytes).map_err(|flaw| {
             let kind = if matches!(flaw, Flaw::Unknown(_)) { ErrorKind::Unsupported } else { ErrorKind::Corrupt };
             let advice = if kind == ErrorKind::Corrupt { "; restore the file from a copy of the whole directory" } else { "" };
@@ -264,11 +270,4 @@ impl Directory {
         file.write_at(&[&bytes], 0).map_err(|error| Error::os("write", &self.file(name), error))?;
         Ok((file, check))
     }
-}
-
-/// Whether a lock call says that the file system has no locks.
-fn is_without_locks(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    let errnos = [Errno::NOLCK, Errno::OPNOTSUPP, Errno::NOSYS, Errno::INVAL];
-    errnos.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
 }

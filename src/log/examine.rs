@@ -26,8 +26,13 @@ use crate::report::Finding;
 pub(crate) struct Examined {
     /// Frames that were taken in.
     pub frames: u64,
-    /// The highest sequence number of any sound frame, applied or not.
+    /// The highest sequence number of any sound frame, applied or not, and of what MANIFEST's floor
+    /// rules out.
     pub seq_max: u64,
+    /// The highest sequence number of a frame that was taken in, or is in the tail.
+    pub last_seq: u64,
+    /// The same of those below the proven end.
+    pub proven_seq: u64,
     /// Lost below the proven synced end.
     pub damage: Vec<Finding>,
     /// Whole frames behind the end of the log.
@@ -67,6 +72,9 @@ pub(crate) struct Examination<'a> {
     pub page_synced: u64,
     /// Whether payloads below the proven end are read and checked too.
     pub payloads: bool,
+    /// Only up to this position, and all of that is believed: the visible end of a log that
+    /// processes at work go on with.
+    pub upto: Option<u64>,
 }
 
 impl Examination<'_> {
@@ -90,7 +98,7 @@ impl Examination<'_> {
     fn refuse_a_foreign_manifest(&self) -> Result<()> {
         let header = |listed: &Listed| {
             let mut bytes = [0; HEADER_BYTES];
-            let read = self.directory.open_segment(listed.number).and_then(|file| file.read_at(&mut bytes, 0)).unwrap_or(0);
+            let read = self.directory.open_log(listed.number, false).and_then(|file| file.read_at(&mut bytes, 0)).unwrap_or(0);
             Header::decode(&bytes[..read]).ok()
         };
         let mut foreign = false;
@@ -113,7 +121,7 @@ impl Examination<'_> {
     /// acknowledged last is in it.
     fn open(&self, listed: &Listed, examined: &mut Examined) -> Result<Option<Opened>> {
         let path = self.directory.file(&names::segment(listed.number));
-        let file = match self.directory.open_segment(listed.number) {
+        let file = match self.directory.open_log(listed.number, false) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound && listed.end != 0 => {
                 examined.damage.push(finding(&path, None, true, "the segment's file is missing"));
@@ -128,9 +136,7 @@ impl Examination<'_> {
         let mut bytes = [0; HEADER_BYTES];
         let read = file.read_at(&mut bytes, 0).unwrap_or(0);
         let header_check = match Header::decode(&bytes[..read]) {
-            Ok(header) if header.store == self.manifest.store && header.number == listed.number && header.salt == listed.salt => {
-                Some(header.encode().1)
-            }
+            Ok(header) if is_listed(&header, self.manifest, listed) => Some(header.encode().1),
             Ok(_) => {
                 examined.damage.push(finding(&path, Some(0), true, "the file is not the one the manifest lists"));
                 examined.unreadable = Some(path.clone());
@@ -205,7 +211,9 @@ impl Reading<'_> {
     fn active(&mut self) -> Result<()> {
         let file_len = self.file.len().map_err(|error| Error::os("read", &self.path, error))?;
         let first = u64::from(self.listed.first_frame);
-        let mut proven = self.proven_end(file_len)?.max(first);
+        let upto = self.examination.upto.map(|upto| upto.saturating_sub(self.listed.base));
+        let limit = upto.unwrap_or(file_len);
+        let mut proven = upto.map_or_else(|| self.proven_end(file_len), Ok)?.max(first);
         let holds_proven = proven > first || self.header_check.is_none();
         let header_is_sound = self.header_check.is_some();
         let mut log = ActiveEnd {
@@ -220,7 +228,7 @@ impl Reading<'_> {
         let (mut reached, mut ended) = (first, false);
         // Frames of a batch whose last one has not been met.
         let mut batch: Vec<FrameAt> = Vec::new();
-        let mut scan = self.scan(file_len)?;
+        let mut scan = self.scan(limit)?;
         while let Some(found) = scan.next()? {
             match found {
                 Found::Frame(frame) if frame.offset < proven => {
@@ -255,13 +263,16 @@ impl Reading<'_> {
                     if !more {
                         log.last_check = batch.last().map(|last| last.check);
                         log.end = batch.last().map_or(log.end, FrameAt::end);
+                        self.examined.last_seq = self.examined.last_seq.max(batch.last().map_or(0, |last| last.head.seq));
                         log.tail.append(&mut batch);
                     }
                 }
             }
         }
         self.lost_to_zeros(reached, proven)?;
-        log.torn_bytes = self.scan(file_len)?.last_nonzero(log.end.min(file_len))? - log.end.min(file_len);
+        if upto.is_none() {
+            log.torn_bytes = self.scan(file_len)?.last_nonzero(log.end.min(file_len))? - log.end.min(file_len);
+        }
         self.examined.end = log;
         Ok(())
     }
@@ -289,6 +300,8 @@ impl Reading<'_> {
             }
         };
         self.examined.seq_max = self.examined.seq_max.max(frame.head.seq);
+        self.examined.last_seq = self.examined.last_seq.max(frame.head.seq);
+        self.examined.proven_seq = self.examined.last_seq;
         self.examined.frames += 1;
         if self.examination.payloads && !scan.payload_is_sound(&frame)? {
             let finding = self.named(frame.offset, &frame.record, true, "bad bytes: payload checksum");
@@ -333,6 +346,18 @@ impl Reading<'_> {
         }
         finding
     }
+}
+
+/// The checksum of a segment's header, if it is the header that the manifest lists.
+pub(crate) fn header_check(file: &dyn File, manifest: &Manifest, listed: &Listed) -> Option<u32> {
+    let mut bytes = [0; HEADER_BYTES];
+    let read = file.read_at(&mut bytes, 0).ok()?;
+    let header = Header::decode(&bytes[..read]).ok()?;
+    is_listed(&header, manifest, listed).then(|| header.encode().1)
+}
+
+fn is_listed(header: &Header, manifest: &Manifest, listed: &Listed) -> bool {
+    header.store == manifest.store && header.number == listed.number && header.salt == listed.salt
 }
 
 /// Where a frame stands, as the index keeps it.

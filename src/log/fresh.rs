@@ -1,5 +1,8 @@
 //! The next segment: empty for a rotation, or holding what an unclean end left unproven.
 
+use std::sync::Arc;
+
+use super::active::Active;
 use super::directory::Directory;
 use super::examine::Examined;
 use super::install::install;
@@ -7,13 +10,12 @@ use super::leftovers::quarantine;
 use super::replay::Replay;
 use super::scan::{FrameAt, Scan};
 use super::tail::Tail;
-use super::turn::Active;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::frame::{Head, Place, padding};
 use crate::format::manifest::{Listed, Manifest};
 use crate::format::names;
 use crate::format::segment::{HEADER_BYTES, Header, Kind};
-use crate::fs::Fs;
+use crate::fs::{File, Fs};
 use crate::options::Options;
 use crate::report::Recovery;
 
@@ -32,24 +34,26 @@ pub(crate) fn salt(fs: &dyn Fs) -> u64 {
 }
 
 /// Takes the next number for a segment and lists it, from `base` on, in a manifest not installed here.
-fn list_next(directory: &Directory, manifest: &mut Manifest, base: u64) -> (Header, Listed) {
-    let (number, salt, first_frame) = (manifest.next_number, salt(&*directory.fs), HEADER_BYTES as u32);
+fn list_next(directory: &Directory, tail: &Tail, manifest: &mut Manifest, base: u64) -> Result<(Header, Listed)> {
+    if manifest.generation != 0 {
+        directory.require_in_force(manifest)?;
+    }
+    let (number, salt, first_frame) = (tail.take_number(), salt(&*directory.fs), HEADER_BYTES as u32);
     let listed = Listed { number, salt, base, end: 0, first_frame, compacted: false };
-    manifest.next_number += 1;
+    manifest.next_number = manifest.next_number.max(number + 1);
     manifest.segments.push(listed);
-    (Header { store: manifest.store, number, salt, kind: Kind::Log { base }, first_frame }, listed)
+    Ok((Header { store: manifest.store, number, salt, kind: Kind::Log { base }, first_frame }, listed))
 }
 
 /// Makes the next segment, empty, synced and with a lasting name.
-pub(crate) fn empty(directory: &Directory, options: &Options, manifest: &mut Manifest, base: u64) -> Result<Active> {
-    let (header, listed) = list_next(directory, manifest, base);
+pub(crate) fn empty(directory: &Directory, options: &Options, tail: &Tail, manifest: &mut Manifest, base: u64) -> Result<Active> {
+    let (header, listed) = list_next(directory, tail, manifest, base)?;
     let name = names::segment(listed.number);
     let (file, check) = directory.create_segment(&name, &header)?;
     // CRASH: an empty segment that no manifest lists is removed by the next opener (step 7).
     file.sync().map_err(|error| Error::os("sync", &directory.file(&name), error))?;
     directory.sync()?;
-    let end = HEADER_BYTES as u64;
-    Active::new(directory, options.mmap, &listed, file, end, end, options.segment_bytes, check)
+    Active::new(directory, options, &listed, file, HEADER_BYTES as u64, Some(check))
 }
 
 /// Makes the next segment with copies of `frames`, which move to their new places; synced, under
@@ -57,15 +61,16 @@ pub(crate) fn empty(directory: &Directory, options: &Options, manifest: &mut Man
 fn holding(
     directory: &Directory,
     options: &Options,
+    tail: &Tail,
     manifest: &mut Manifest,
     base: u64,
     frames: &mut [FrameAt],
     from: &Listed,
 ) -> Result<Active> {
-    let (header, listed) = list_next(directory, manifest, base);
+    let (header, listed) = list_next(directory, tail, manifest, base)?;
     let name = names::segment_new(listed.number);
     let (file, mut prev_check) = directory.create_segment(&name, &header)?;
-    let source = directory.open(&names::segment(from.number), false)?;
+    let source = open_old(directory, from)?;
     let mut scan = Scan::new(source, &directory.file(&names::segment(from.number)), from.salt, from.base, 0, u64::MAX)?;
     let mut end = HEADER_BYTES as u64;
     for frame in frames {
@@ -81,7 +86,7 @@ fn holding(
     // CRASH: a working name that no manifest lists is removed by the next opener (step 7).
     file.sync().map_err(|error| Error::os("sync", &directory.file(&name), error))?;
     directory.sync()?;
-    Active::new(directory, options.mmap, &listed, file, end, end, options.segment_bytes.max(end), prev_check)
+    Active::new(directory, options, &listed, file, end, Some(prev_check))
 }
 
 /// Writes what is not proven synced into a fresh segment, and lets the old one end where it is.
@@ -94,36 +99,61 @@ pub(crate) fn carry_over(
     replay: &mut Replay,
     report: &mut Recovery,
 ) -> Result<Active> {
+    let log = &mut examined.end;
+    if let (Some(old), false) = (manifest.segments.last(), examined.unproven.is_empty()) {
+        keep_unproven(directory, old, log.end, log.file_len, report)?;
+    }
+    let proven = log.holds_proven.then_some(log.proven);
+    let active = anew(directory, options, manifest, tail, proven, log.file_len, &mut log.tail)?;
+    replay.take_tail(manifest, &log.tail)?;
+    report.set_aside.extend(manifest.retired.iter().map(|&number| directory.file(&names::segment(number))));
+    Ok(active)
+}
+
+/// Goes on in a fresh segment that begins with copies of `frames`, which move to their new places;
+/// the old one, so long a file, is sealed at `proven`, or retired where nothing in it is.
+pub(crate) fn anew(
+    directory: &Directory,
+    options: &Options,
+    manifest: &mut Manifest,
+    tail: &Tail,
+    proven: Option<u64>,
+    file_len: u64,
+    frames: &mut [FrameAt],
+) -> Result<Active> {
     let old = manifest.segments.last().copied().ok_or_else(|| Error::new(ErrorKind::Corrupt, "the manifest lists no segment"))?;
-    let log = &examined.end;
-    if !examined.unproven.is_empty() {
-        keep_unproven(directory, &old, log.end, log.file_len, report)?;
+    remove_retired(directory, manifest);
+    match (proven, manifest.segments.last_mut()) {
+        (Some(proven), Some(last)) => last.end = proven,
+        _ => {
+            manifest.segments.pop();
+            manifest.retired.push(old.number);
+        }
     }
-    let base = jump_above(old.base + log.file_len);
-    let mut tail_frames = std::mem::take(&mut examined.end.tail);
-    manifest.retired.clear();
-    if let Some(last) = manifest.segments.last_mut() {
-        last.end = examined.end.proven;
-    }
-    if !examined.end.holds_proven {
-        manifest.segments.pop();
-        manifest.retired.push(old.number);
-    }
-    let active = holding(directory, options, manifest, base, &mut tail_frames, &old)?;
-    replay.take_tail(manifest, &tail_frames)?;
-    examined.end.tail = tail_frames;
+    let base = jump_above(old.base + file_len);
+    let active = holding(directory, options, tail, manifest, base, frames, &old)?;
     install(directory, tail, manifest)?;
-    // CRASH: listed but not renamed; the next opener finishes it (step 4). Until the page is written
+    // CRASH: listed but not renamed; the next opener or turn finishes it. Until the page is written
     // anew it tells of positions below the new segment's: it proves nothing there, and fits nothing.
     let number = u64::from(active.segment.number);
     directory.rename(&names::segment_new(number), &names::segment(number))?;
     directory.sync()?;
-    tail.begin(directory, manifest, active.position(active.end));
-    for &number in &manifest.retired {
-        directory.remove(&names::segment(number))?;
-        report.set_aside.push(directory.file(&names::segment(number)));
+    if proven.is_none() {
+        // CRASH: one that is left is named as retired until it is gone.
+        let _ = directory.remove(&names::segment(old.number));
     }
     Ok(active)
+}
+
+/// Removes what earlier replacements of the manifest retired, in one that is not installed yet, and
+/// names it no more once it is gone.
+pub(crate) fn remove_retired(directory: &Directory, manifest: &mut Manifest) {
+    manifest.retired.retain(|&number| directory.remove(&names::segment(number)).is_err());
+}
+
+/// Opens the segment that comes to an end; who began it may have died before it got its name.
+fn open_old(directory: &Directory, old: &Listed) -> Result<Arc<dyn File>> {
+    directory.open_log(old.number, false).map_err(|error| Error::os("open", &directory.file(&names::segment(old.number)), error))
 }
 
 /// Copies the end of a segment that holds unproven frames into quarantine.
@@ -131,7 +161,7 @@ fn keep_unproven(directory: &Directory, old: &Listed, from: u64, to: u64, report
     let quarantine = quarantine(directory)?;
     let name = format!("{}.from-{from}", names::segment(old.number));
     let path = quarantine.free_file(&name)?;
-    let source = directory.open(&names::segment(old.number), false)?;
+    let source = open_old(directory, old)?;
     let copy = directory.fs.create(&path, directory.file_mode).map_err(|error| Error::os("make", &path, error))?;
     let mut buffer = vec![0; 1024 * 1024];
     let mut at = from;

@@ -1,18 +1,22 @@
-//! Group commit: one sync for all who wait for one.
+//! Group commit: one sync for all who wait for one, in this process and in others.
 //!
 //! Whoever finds its end not yet synced, and nobody syncing, syncs for everyone whose bytes are
-//! appended by then; the others wait for the result. Where several workers put at once, the one who
-//! syncs first gives those whom the last sync released a moment to append again: else two groups
-//! take turns, each half as large. What is synced becomes visible, so no reader acts on a step that a
+//! appended by then; the others wait for the news. Where several put at once, the one who syncs
+//! first gives those whom the last sync released a moment to append again: else two groups take
+//! turns, each half as large. What is synced becomes visible, so no reader acts on a step that a
 //! power cut could take back. A failed sync is never tried again: it poisons.
+//!
+//! `sync.lock` is an economy and not a right: who waits for a holder that does not move on (it may
+//! be stopped) syncs by itself.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::{Duration, Instant};
 
-use super::index::Index;
-use super::tail::Tail;
+use super::Shared;
+use super::follow::went_backwards;
+use super::tail::{Tail, poisoned};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::File;
+use crate::fs::Lock;
 
 /// The part of a sync's time that is given to others to join it.
 const PATIENCE: u32 = 4;
@@ -20,139 +24,207 @@ const PATIENCE: u32 = 4;
 /// And no more than this, however long a sync took.
 const PATIENCE_MAX: Duration = Duration::from_millis(2);
 
-/// Who syncs, and what.
+/// How long news are waited for before looking again: a syncer that died tells none.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// After how many syncs' time, and at least how long, a syncer that does not move on is passed by.
+const STUCK_SYNCS: u32 = 8;
+const STUCK_MIN: Duration = Duration::from_millis(20);
+
+/// Who syncs.
 #[derive(Debug)]
 pub(crate) struct Group {
-    state: Mutex<State>,
-    done: Condvar,
+    /// Held by the worker that syncs for this process: two syncs on one descriptor would tell only
+    /// one of them of an error.
+    leading: Mutex<Led>,
+    /// Held by the process that syncs for all; `None` where there are no others.
+    lock: Option<Arc<dyn Lock>>,
 }
 
-#[derive(Debug)]
-struct State {
-    /// Someone is syncing.
-    led: bool,
-    /// How many wait for it.
-    waiting: usize,
-    /// How many were there when the last sync ended: those who synced, and waited, together.
-    company: usize,
+/// What this process remembers from sync to sync.
+#[derive(Debug, Default)]
+struct Led {
     /// How long the last sync took.
     took: Duration,
-    /// The file that holds every unsynced byte: the active segment.
-    /// `None` for a read-only handle, which never asks.
-    file: Option<Arc<dyn File>>,
+    /// The leader that was passed by because it did not move on.
+    stuck: Option<u64>,
+}
+
+/// How a sync ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Synced {
+    /// All up to the end asked for is kept.
+    Kept,
+    /// A syncer died before this process had the segment open, so a sync from here would not tell
+    /// whether that one failed: what is not proven has to be written anew.
+    InDoubt,
+}
+
+/// What came of trying to sync for all.
+enum Tried {
+    /// It was done, or is not needed any more.
+    Done,
+    /// Another process is at it.
+    Led,
+    InDoubt,
+}
+
+/// The leader that a worker waits for, and since when it has not moved on.
+struct Waiting {
+    leader: u64,
+    since: Instant,
 }
 
 impl Group {
-    /// A group that syncs this file; none for a read-only handle.
-    pub fn new(file: Option<Arc<dyn File>>) -> Group {
-        Group { state: Mutex::new(State { led: false, waiting: 0, company: 1, took: Duration::ZERO, file }), done: Condvar::new() }
+    /// A group of this process and those that share the lock.
+    pub fn new(lock: Option<Arc<dyn Lock>>) -> Group {
+        Group { leading: Mutex::default(), lock }
     }
 
-    /// Another segment is active from now on. In the turn, with everything before it synced.
-    pub fn set_file(&self, file: Arc<dyn File>) {
-        self.state().file = Some(file);
-    }
-
-    /// Returns once everything up to `end` is synced and visible. Errors: `Poisoned`.
-    pub fn sync_to(&self, tail: &Tail, index: &Index, end: u64) -> Result<()> {
-        let mut state = self.state();
+    /// Returns once everything up to `end` is synced and visible, or that cannot be had from here.
+    ///
+    /// Errors: `Poisoned`; `Corrupt` and `Io` where a newer manifest or segment cannot be read.
+    pub fn sync_to(&self, shared: &Shared, end: u64) -> Result<Synced> {
+        let tail = &shared.tail;
+        let mut waiting = Waiting { leader: tail.leader(), since: Instant::now() };
         loop {
-            // The synced end first, then the mark: a sync that failed has not moved the end.
-            let synced = tail.synced();
-            if tail.is_poisoned() {
-                return Err(poisoned());
+            // Before the look at the end: what comes in between is news.
+            let news = tail.news();
+            if tail.is_kept(end, shared.epoch)? {
+                return Ok(Synced::Kept);
             }
-            if synced >= end {
-                drop(state);
-                index.publish(synced);
-                return Ok(());
+            if let Some(led) = self.lead() {
+                match self.try_sync(shared, led, end, &waiting)? {
+                    Tried::Done => continue,
+                    Tried::InDoubt => return Ok(Synced::InDoubt),
+                    Tried::Led => {}
+                }
             }
-            if !state.led {
-                break;
+            if tail.leader() != waiting.leader {
+                waiting = Waiting { leader: tail.leader(), since: Instant::now() };
             }
-            state.waiting += 1;
-            state = self.done.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.waiting -= 1;
+            tail.wait_for_news(news, LOOK_AGAIN);
         }
-        state.led = true;
-        let (company, patience) = (state.company, (state.took / PATIENCE).min(PATIENCE_MAX));
-        drop(state);
-        self.wait_for(company, patience);
-        let lead = Lead { group: self, tail, start: Instant::now() };
-        // The appended end before the file: if another segment becomes active in between, all up to
-        // that end was synced by who sealed the old one.
-        let appended = tail.appended();
-        let file = self.state().file.clone();
-        let result = file.map_or(Ok(()), |file| sync(&*file, tail, appended));
-        if result.is_ok() {
-            index.publish(appended);
+    }
+
+    /// The right to sync for this process, if nobody has it.
+    fn lead(&self) -> Option<MutexGuard<'_, Led>> {
+        match self.leading.try_lock() {
+            Ok(led) => Some(led),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
         }
+    }
+
+    fn try_sync(&self, shared: &Shared, mut led: MutexGuard<'_, Led>, end: u64, waiting: &Waiting) -> Result<Tried> {
+        let tail = &shared.tail;
+        // Where the lock cannot even be asked for, everyone syncs by itself.
+        let held = self.lock.as_ref().is_some_and(|lock| lock.try_exclusive().unwrap_or(false));
+        let passing = self.lock.is_some() && !held;
+        if passing {
+            let stuck_after = (led.took * STUCK_SYNCS).max(STUCK_MIN);
+            if led.stuck != Some(tail.leader()) && (tail.leader() != waiting.leader || waiting.since.elapsed() < stuck_after) {
+                return Ok(Tried::Led);
+            }
+            led.stuck = Some(tail.leader());
+        } else {
+            led.stuck = None;
+        }
+        let mut lead = Lead { group: self, shared, held, passing, unfinished: true };
+        let tried = lead.sync(&mut led, end);
+        lead.unfinished = false;
         drop(lead);
-        result
-    }
-
-    /// Lets others append until as many wait as the last time, or the patience is at an end.
-    fn wait_for(&self, company: usize, patience: Duration) {
-        if company < 2 {
-            return;
-        }
-        let start = Instant::now();
-        while self.state().waiting + 1 < company && start.elapsed() < patience {
-            std::thread::yield_now();
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        drop(led);
+        tail.announce();
+        tried
     }
 }
 
 /// Syncing for all, until it is dropped. One that panics poisons: how far it came is unknown.
 struct Lead<'a> {
     group: &'a Group,
-    tail: &'a Tail,
-    start: Instant,
+    shared: &'a Shared,
+    held: bool,
+    /// Others may be syncing at the same time.
+    passing: bool,
+    unfinished: bool,
+}
+
+impl Lead<'_> {
+    fn sync(&mut self, led: &mut Led, end: u64) -> Result<Tried> {
+        let (shared, tail) = (self.shared, &self.shared.tail);
+        if self.held {
+            self.wait_for_company(led.took);
+        }
+        let (covered, _) = tail.company();
+        let counted = tail.durable();
+        // The appended end before the generation: if no newer one is installed than that whose active
+        // segment we have open, all that is not yet synced up to that end stands in there.
+        let (appended, target) = loop {
+            let appended = tail.appended();
+            let target = shared.follower.sync_target();
+            if target.generation >= tail.generation() {
+                break (appended, target);
+            }
+            if tail.is_kept(end, shared.epoch)? {
+                return Ok(Tried::Done);
+            }
+            shared.follow_to(appended)?;
+        };
+        if tail.is_kept(end, shared.epoch)? {
+            return Ok(Tried::Done);
+        }
+        if appended < end {
+            return Err(went_backwards(shared));
+        }
+        if target.opened_at > tail.syncs_proven() {
+            return Ok(Tried::InDoubt);
+        }
+        // CRASH: killed from here to `end_sync`, the sync is counted as begun and not as proven. An
+        // older descriptor's next sync tells what became of it; who has none writes anew.
+        let number = tail.begin_sync(self.passing);
+        if self.held {
+            tail.set_leader(number);
+        }
+        let start = Instant::now();
+        if let Err(error) = target.file.sync() {
+            tail.poison(shared.epoch);
+            return Err(poisoned().with_source(error));
+        }
+        led.took = start.elapsed();
+        // CRASH: synced and not yet said; nobody was answered, and the next sync says it.
+        tail.end_sync(number, appended, self.passing);
+        if self.held {
+            tail.set_company(counted, counted.wrapping_sub(covered));
+        }
+        Ok(Tried::Done)
+    }
+
+    /// Lets others append until as many wait as the last time, or the patience is at an end.
+    fn wait_for_company(&self, took: Duration) {
+        let tail = &self.shared.tail;
+        let (covered, company) = tail.company();
+        let patience = (took / PATIENCE).min(PATIENCE_MAX);
+        let start = Instant::now();
+        while tail.durable().wrapping_sub(covered) < company && start.elapsed() < patience {
+            std::thread::yield_now();
+        }
+    }
 }
 
 impl Drop for Lead<'_> {
     fn drop(&mut self) {
-        if self.tail.is_syncing() {
-            self.tail.poison();
+        if self.unfinished {
+            self.shared.tail.poison(self.shared.epoch);
         }
-        let mut state = self.group.state();
-        state.led = false;
-        state.company = state.waiting + 1;
-        state.took = self.start.elapsed();
-        let waiting = state.waiting;
-        // Woken with the lock held they would only wait for it.
-        drop(state);
-        if waiting > 0 {
-            self.group.done.notify_all();
+        if let (true, Some(lock)) = (self.held, &self.group.lock) {
+            // What cannot be given up here is given up with the handle; others pass it by.
+            let _ = lock.unlock();
         }
     }
-}
-
-fn sync(file: &dyn File, tail: &Tail, appended: u64) -> Result<()> {
-    // CRASH: killed before the mark is cleared, the next opener takes the unclean path; whether the
-    // sync succeeded is then read from the log itself, never from a second sync.
-    tail.set_syncing(true);
-    if let Err(error) = file.sync() {
-        tail.poison();
-        return Err(poisoned().with_source(error));
-    }
-    tail.raise_synced(appended);
-    tail.raise_visible(appended);
-    tail.set_syncing(false);
-    Ok(())
 }
 
 /// What a write answers that failed with `error`: `Poisoned` if that poisoned the store.
-pub(crate) fn answer(tail: &Tail, error: Error) -> Error {
-    if tail.is_poisoned() && error.kind() != ErrorKind::Poisoned { poisoned().with_source(error) } else { error }
-}
-
-/// The answer to every write after a failed one.
-pub(crate) fn poisoned() -> Error {
-    let message = "a write or sync of this store failed, and what the disk holds is unknown: close it and open it again";
-    Error::new(ErrorKind::Poisoned, message)
+pub(crate) fn answer(tail: &Tail, epoch: u64, error: Error) -> Error {
+    if tail.is_poisoned(epoch) && error.kind() != ErrorKind::Poisoned { poisoned().with_source(error) } else { error }
 }

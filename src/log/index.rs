@@ -5,11 +5,11 @@
 //! over in the log's order. A change of several threads shows in all of them at one instant. The
 //! lock in here guards queue, overlay and names; no I/O happens under it.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::view::View;
+use super::view::{Shift, View};
 use crate::query::{Matching, ThreadQuery};
 
 /// A thread's next view; `None` when it has ended.
@@ -62,6 +62,17 @@ struct Behind {
 }
 
 impl Index {
+    /// An index of a log that was read up to `end`.
+    pub fn of(end: u64, threads: HashMap<Arc<str>, Arc<View>>) -> Index {
+        let index = Index { published: AtomicU64::new(end), ..Index::default() };
+        let mut behind = index.behind();
+        for (thread, view) in threads {
+            index.settle(&mut behind, &Change { thread, view: Some(view) });
+        }
+        drop(behind);
+        index
+    }
+
     /// The thread as readers see it now. No lock, no system call.
     pub fn get(&self, thread: &str) -> Option<Arc<View>> {
         self.slots.pin().get(thread).and_then(Slot::current).cloned()
@@ -75,9 +86,9 @@ impl Index {
         }
     }
 
-    /// Whether anything is appended and not yet visible.
-    pub fn has_overlay(&self) -> bool {
-        !self.behind().queue.is_empty()
+    /// How far what readers find here has come. Nothing that ends there is still to be taken in.
+    pub fn published(&self) -> u64 {
+        self.published.load(Ordering::Acquire)
     }
 
     /// Notes a batch's changes as appended up to `end`. In the turn, so in the log's order.
@@ -108,11 +119,50 @@ impl Index {
         self.published.fetch_max(visible, Ordering::Release);
     }
 
-    /// Shows a batch at once: for one that is visible as soon as it is appended.
-    pub fn show_at_once(&self, changes: &[Change]) {
+    /// Shows a batch that ends at `end` at once: for one that is visible as soon as it is appended.
+    pub fn show_at_once(&self, end: u64, changes: &[Change]) {
         let mut behind = self.behind();
         debug_assert!(behind.queue.is_empty(), "a batch must not overtake one before it");
         self.show(&mut behind, changes);
+        self.published.fetch_max(end, Ordering::Release);
+    }
+
+    /// Shows other threads than before, all at one instant: those of a log that was read anew up to
+    /// `end`. What was appended and not visible is forgotten.
+    pub fn replace(&self, end: u64, mut threads: HashMap<Arc<str>, Arc<View>>) {
+        let mut behind = self.behind();
+        behind.queue.clear();
+        behind.overlay.clear();
+        let mut changes = Vec::new();
+        for thread in &behind.names {
+            let view = threads.remove(thread);
+            if view != self.get(thread) {
+                changes.push(Change { thread: thread.clone(), view });
+            }
+        }
+        changes.extend(threads.into_iter().map(|(thread, view)| Change { thread, view: Some(view) }));
+        self.show(&mut behind, &changes);
+        // Not the highest: what was shown beyond that is not there any more.
+        self.published.store(end, Ordering::Release);
+    }
+
+    /// Finds the frames of these threads where a run of them was written anew, in what readers see
+    /// and in what is not visible yet.
+    pub fn moved(&self, threads: &HashSet<Box<str>>, shift: &Shift) {
+        let mut behind = self.behind();
+        let moved = |view: &Arc<View>| Arc::new(view.moved(shift));
+        let Behind { queue, overlay, .. } = &mut *behind;
+        for change in queue.iter_mut().flat_map(|(_, changes)| changes).filter(|change| threads.contains(&*change.thread)) {
+            change.view = change.view.as_ref().map(moved);
+        }
+        for (_, (_, view)) in overlay.iter_mut().filter(|(thread, _)| threads.contains(&***thread)) {
+            *view = view.as_ref().map(moved);
+        }
+        for thread in threads {
+            if let Some(view) = self.get(thread) {
+                self.settle(&mut behind, &Change { thread: view.thread().clone(), view: Some(moved(&view)) });
+            }
+        }
     }
 
     /// One moment's threads that a query asks for, in order.
@@ -131,6 +181,12 @@ impl Index {
         let slots = self.slots.pin();
         let names = behind.names.range::<str, _>(query.range()).take_while(|name| name.starts_with(query.matching.prefix()));
         names.skip(offset).take(limit).filter_map(|name| slots.get(name).and_then(Slot::current).cloned()).collect()
+    }
+
+    /// How many batches are taken in and not shown.
+    #[cfg(test)]
+    pub fn unshown(&self) -> usize {
+        self.behind().queue.len()
     }
 
     fn behind(&self) -> MutexGuard<'_, Behind> {
@@ -204,7 +260,7 @@ mod tests {
             index.publish(visible);
             assert_eq!((place(index.get("t")), place(index.appended("t"))), (reader, None), "visible to {visible}");
         }
-        assert!(!index.has_overlay());
+        assert!(index.behind().queue.is_empty() && index.behind().overlay.is_empty());
     }
 
     #[test]

@@ -21,9 +21,10 @@ pub(crate) fn install(directory: &Directory, tail: &Tail, manifest: &mut Manifes
         return Err(error);
     }
     // CRASH: killed around this rename the directory has one generation or the other, whole;
-    // `installing` then differs from `generation`, and the next opener takes the unclean path.
-    directory.rename(names::MANIFEST_NEW, names::MANIFEST).inspect_err(|_: &Error| tail.poison())?;
-    directory.sync().inspect_err(|_: &Error| tail.poison())?;
+    // `installing` then differs from `generation`: the next turn reads which one it is, and the next
+    // first opener takes the unclean path.
+    directory.rename(names::MANIFEST_NEW, names::MANIFEST).inspect_err(|_: &Error| tail.poison(manifest.epoch))?;
+    directory.sync().inspect_err(|_: &Error| tail.poison(manifest.epoch))?;
     tail.set_generation(manifest.generation);
     Ok(())
 }

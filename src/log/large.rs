@@ -8,12 +8,13 @@
 use std::sync::Arc;
 
 use super::Shared;
+use super::active::Active;
 use super::append::encode_heads;
 use super::fresh;
-use super::group::{answer, poisoned};
+use super::group::answer;
 use super::install::install;
 use super::plan::{Plan, Planned, Prepared, Terms};
-use super::segments::Segment;
+use super::tail::poisoned;
 use super::turn::Held;
 use crate::batch::Committed;
 use crate::error::{Error, ErrorKind, Result};
@@ -33,13 +34,13 @@ impl Shared {
     /// changed its form under every try.
     pub(super) fn commit_large<'a>(&'a self, prepared: &Prepared<'a>) -> Result<Vec<Committed>> {
         let mut turn = self.turn()?;
-        let number = turn.manifest.next_number;
-        // Taken in memory alone: a working name that no manifest lists is removed by an opener.
-        turn.manifest.next_number += 1;
+        // Taken for good: a working name that no manifest lists is removed by a first opener.
+        let number = self.tail.take_number();
         let mut plan = match self.plan_large(&turn, number, prepared) {
             Ok(plan) if !plan.frames.is_empty() => plan,
             answer => return self.without_a_write(turn, answer),
         };
+        self.directory.require_in_force(&turn.manifest)?;
         let name = names::segment_new(number);
         let file = self.directory.create_file(&name)?;
         for _ in 0..TRIES {
@@ -61,11 +62,11 @@ impl Shared {
             }
         }
         self.discard(&name);
-        Err(Error::new(ErrorKind::Busy, "other writers kept changing the thread's head; nothing was written"))
+        Err(Error::new(ErrorKind::Busy, "other writers kept changing the thread's head; nothing was written: put again"))
     }
 
     fn plan_large<'a>(&'a self, turn: &Held<'_>, number: u64, prepared: &Prepared<'a>) -> Result<Plan<'a>> {
-        let terms = Terms { segment: number, start: HEADER_BYTES as u64, ..turn.terms() };
+        let terms = Terms { segment: number, start: HEADER_BYTES as u64, ..turn.terms(self) };
         let mut plan = Plan::new(&self.index, self.segments.load_full(), terms);
         plan.batch(prepared)?;
         Ok(plan)
@@ -85,12 +86,13 @@ impl Shared {
         let path = self.directory.file(&names::segment(number));
         let failed = |error| Error::os("write", &path, error);
         let mut manifest = turn.sealed(self)?;
-        let base = turn.active.position(turn.active.end);
+        let (base, next_seq) = (turn.active.end_position(), self.tail.next_seq());
         let salt = fresh::salt(&*self.directory.fs);
         let first_frame = HEADER_BYTES as u32;
         let (header, check) = Header { store: manifest.store, number, salt, kind: Kind::Log { base }, first_frame }.encode();
         let start = base + HEADER_BYTES as u64;
-        let (heads, _) = encode_heads(&plan.frames, salt, start, turn.next_seq, self.tail.synced(), check);
+        let (heads, _) = encode_heads(&plan.frames, salt, start, next_seq, self.tail.synced(), check);
+        self.tail.raise_next_seq(next_seq + plan.frames.len() as u64);
         file.write_at(&[&header], 0).map_err(failed)?;
         let (mut at, mut rest) = (HEADER_BYTES as u64, &heads[..]);
         for frame in &plan.frames {
@@ -101,37 +103,35 @@ impl Shared {
         }
         // CRASH: whole and synced under its working name, and counted only once a manifest lists it.
         file.sync().map_err(failed)?;
-        turn.next_seq += plan.frames.len() as u64;
-        manifest.seq_floor = turn.next_seq;
+        manifest.seq_floor = self.tail.next_seq();
         if turn.active.end == HEADER_BYTES as u64 {
             manifest.retired.extend(manifest.segments.pop().map(|empty| empty.number));
         }
         let listed = Listed { number, salt, base, end: at, first_frame, compacted: false };
         manifest.segments.push(listed);
-        let next = fresh::empty(&self.directory, &self.options, &mut manifest, base + at)?;
-        let segment = Segment::new(&listed, path, file.clone(), self.options.mmap, at)?;
-        install(&self.directory, &self.tail, &mut manifest).map_err(|error| answer(&self.tail, error))?;
-        // CRASH: listed under its working name, which the next opener finishes (step 4).
+        let next = fresh::empty(&self.directory, &self.options, &self.tail, &mut manifest, base + at)?;
+        let own = Active::new(&self.directory, &self.options, &listed, file.clone(), u64::from(first_frame), Some(check))?;
+        install(&self.directory, &self.tail, &mut manifest).map_err(|error| answer(&self.tail, self.epoch, error))?;
+        // CRASH: listed under its working name, which the next opener or turn finishes (step 4).
         let renamed = self.directory.rename(&names::segment_new(number), &names::segment(number)).and_then(|()| self.directory.sync());
         if let Err(error) = renamed {
-            self.tail.poison();
+            self.tail.poison(self.epoch);
             return Err(poisoned().with_source(error));
         }
         for &empty in &manifest.retired {
             // Removed by the next opener if not now: the manifest names it as retired.
             let _ = self.directory.remove(&names::segment(empty));
         }
-        self.change_segments(segment, &manifest.retired);
-        let end = base + at;
-        self.index.append(end, plan.changes);
-        turn.begin(self, manifest, next);
-        self.index.publish(end);
+        // Its frames are read from it as by everyone else.
+        turn.begin(self, manifest, vec![own, next])?;
+        // What is kept is answered so, whatever else cannot be read: the next read will say it.
+        let _ = self.refresh();
         Ok(plan.results)
     }
 
     /// Removes a file that was not installed; after a failed installation nobody knows, and it stays.
     fn discard(&self, name: &str) {
-        if !self.tail.is_poisoned() {
+        if !self.tail.is_poisoned(self.epoch) {
             // What failed before is what is told; a leftover goes with the next opening.
             let _ = self.directory.remove(name);
         }

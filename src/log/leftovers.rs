@@ -13,12 +13,20 @@ use crate::format::names;
 use crate::format::segment::{HEADER_BYTES, Header, Kind};
 use crate::report::Recovery;
 
+/// Refuses a directory without a manifest that holds something that is not ours.
+pub(crate) fn refuse_foreign(contents: &Contents) -> Result<()> {
+    match &contents.foreign {
+        None => Ok(()),
+        Some(foreign) => {
+            let message = "not a store: the directory holds something else; choose an empty or new directory";
+            Err(Error::new(ErrorKind::Unsupported, message).with_file(foreign, None))
+        }
+    }
+}
+
 /// Refuses a directory without a manifest that holds data of ours, or something that is not ours.
 pub(crate) fn no_store_is_lost(directory: &Directory, contents: &Contents) -> Result<()> {
-    if let Some(foreign) = &contents.foreign {
-        let message = "not a store: the directory holds something else; choose an empty or new directory";
-        return Err(Error::new(ErrorKind::Unsupported, message).with_file(foreign, None));
-    }
+    refuse_foreign(contents)?;
     for &number in &contents.segments {
         let path = directory.file(&names::segment(number));
         if holds(directory, &path)? != Holding::Nothing {

@@ -1,13 +1,17 @@
 //! The embedded store: a log of checkpoints in a directory, and an index of it in memory.
 //!
 //! `put`: prepare -> [turn: plan, append] -> sync -> visible. `get`: index -> mapped bytes -> check.
+//! What other processes appended is taken in as it is met, by the shared page's word.
 //! This file is the handle and its public calls; how each step works stands in the file of its name.
 //! The index is derived: at any moment it equals the one that opening the files again would build.
 
+mod active;
 mod append;
+mod changes;
 mod commit;
 mod directory;
 mod examine;
+mod follow;
 mod fresh;
 mod group;
 mod ids;
@@ -15,6 +19,8 @@ mod index;
 mod install;
 mod large;
 mod leftovers;
+mod locks;
+mod look;
 mod plan;
 mod read;
 mod recovery;
@@ -26,28 +32,35 @@ mod steps;
 mod tail;
 mod turn;
 mod view;
+mod watch;
 
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 
 use self::directory::Directory;
-use self::group::{Group, poisoned};
+use self::follow::{Follower, Reading};
+use self::group::Group;
 use self::ids::IdKey;
 use self::index::Index;
+use self::locks::Presence;
+use self::look::Log;
 use self::segments::{Segment, SegmentSet};
 use self::tail::Tail;
-use self::turn::{Turn, Writer};
+use self::turn::Turn;
 use self::view::View;
+pub use self::watch::Watch;
 use crate::batch::{Batch, Committed};
 use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, StateBytes, check_thread};
 use crate::checkpointer::{Capabilities, Checkpointer, Items};
 use crate::error::{Error, ErrorKind, Result};
-use crate::fs::Held;
+use crate::format::manifest::Manifest;
 use crate::fs::fork::Home;
 use crate::options::{Options, check_keep};
 use crate::query::{HistoryQuery, ThreadInfo, ThreadQuery};
@@ -56,7 +69,8 @@ use crate::report::{Compacted, Finding, Recovery, Stats};
 /// The embedded store: a directory of checkpoints, durable, fast to read.
 ///
 /// Cheap to clone, `Send` and `Sync`; all clones are one handle. Writes wait for the device unless
-/// told otherwise; reads wait for nothing and take no lock. One process at a time has it open.
+/// told otherwise; reads wait for no writer. Any number of processes, and of handles in
+/// one process, have it open at once: each sees what the others put on its next call.
 ///
 /// ```
 /// use taffrail::prelude::*;
@@ -80,13 +94,18 @@ pub(crate) struct Shared {
     index: Index,
     segments: ArcSwap<SegmentSet>,
     tail: Tail,
+    /// The epoch that this handle was opened in: once it is over, the handle writes no more.
+    epoch: u64,
+    follower: Follower,
     group: Group,
+    /// How far this handle's own Buffered puts go.
+    buffered: AtomicU64,
     report: Recovery,
     unreadable: Option<PathBuf>,
     home: Home,
     /// `None` for a read-only handle.
     turn: Option<Turn>,
-    _lock: Option<Held>,
+    _presence: Option<Presence>,
 }
 
 impl Store {
@@ -101,10 +120,15 @@ impl Store {
     }
 
     pub(crate) fn open_with(dir: &Path, options: Options) -> Result<Self> {
-        let directory =
-            Directory { fs: options.fs.clone(), path: dir.to_owned(), dir_mode: options.dir_mode, file_mode: options.file_mode };
+        let directory = Directory {
+            fs: options.fs.clone(),
+            path: dir.to_owned(),
+            dir_mode: options.dir_mode,
+            file_mode: options.file_mode,
+            found: Arc::default(),
+        };
         let opened = recovery::open(&directory, &options)?;
-        let limit = opened.manifest.keep();
+        let limit = opened.log.reading.manifest.keep();
         let store = Store { shared: Arc::new(Shared::new(directory, options, opened)) };
         if store.shared.turn.is_some() {
             match store.shared.options.max_history.map(|keep| keep.map(|keep| keep as u64)) {
@@ -118,7 +142,8 @@ impl Store {
 
     /// Makes everything put so far durable, `Buffered` puts too. Blocks for the device.
     ///
-    /// Errors: `ReadOnly`, `Poisoned`, `Busy`.
+    /// Errors: `ReadOnly`, `Poisoned`; `Corrupt`, `DiskFull` and `Io` where what other processes began
+    /// cannot be read, or not be written anew.
     pub fn sync(&self) -> Result<()> {
         self.shared.sync()
     }
@@ -134,6 +159,15 @@ impl Store {
     /// What opening met: torn bytes, damage, files set aside.
     pub fn recovery(&self) -> &Recovery {
         &self.shared.report
+    }
+
+    /// Follows new checkpoints, of one thread or of all, from every process; see [`Watch`]. Cost: it
+    /// reads the records that are visible and not synced yet.
+    ///
+    /// Errors: `InvalidInput` for a thread id that cannot be one, `Poisoned` in a forked child or where
+    /// the directory was moved; `Corrupt` and `Io` where what is new cannot be read.
+    pub fn watch(&self, thread: Option<&str>) -> Result<Watch> {
+        Watch::new(&self.shared, thread)
     }
 
     /// How large the store is, in bytes and counts. Looks at every thread and at the directory,
@@ -169,54 +203,64 @@ impl std::fmt::Debug for Store {
 
 impl Shared {
     fn new(directory: Directory, options: Options, opened: recovery::Opened) -> Shared {
-        let recovery::Opened { manifest, index, segments, tail, report, unreadable, writing } = opened;
-        let shared = |group, turn, lock| Shared {
+        let recovery::Opened { mut log, tail, writing } = opened;
+        let index = log.index();
+        let Log { segments, reading, report, unreadable, .. } = log;
+        let epoch = reading.manifest.epoch;
+        let (turn, sync_lock, presence) = match writing {
+            Some(writing) => (Some(Turn::new(writing.write_lock)), writing.sync_lock, Some(writing.presence)),
+            None => (None, None, None),
+        };
+        Shared {
             directory,
             options,
             index,
             segments: ArcSwap::from_pointee(segments),
             tail,
-            group,
+            epoch,
+            follower: Follower::new(reading),
+            group: Group::new(sync_lock),
+            buffered: AtomicU64::new(0),
             report,
             unreadable,
             home: Home::here(),
             turn,
-            _lock: lock,
-        };
-        match writing {
-            Some(writing) => {
-                let group = Group::new(Some(writing.active.file.clone()));
-                let turn = Turn::new(Writer { manifest, active: writing.active, next_seq: writing.next_seq });
-                shared(group, Some(turn), Some(writing.lock))
-            }
-            None => shared(Group::new(None), None, None),
+            _presence: presence,
         }
     }
 
-    /// The turn. Errors: `ReadOnly`, `Poisoned`, `Busy`.
-    fn turn(&self) -> Result<turn::Held<'_>> {
-        let Some(turn) = &self.turn else {
-            return Err(Error::new(ErrorKind::ReadOnly, "the store was opened read-only").with_file(&self.directory.path, None));
-        };
-        self.at_home()?;
-        let held = turn.take(&self.tail, self.options.busy_timeout)?;
-        if self.tail.is_poisoned() { Err(poisoned()) } else { Ok(held) }
-    }
-
     fn sync(&self) -> Result<()> {
-        let appended = {
-            let turn = self.turn()?;
-            turn.active.position(turn.active.end)
-        };
-        self.group.sync_to(&self.tail, &self.index, appended)
+        self.right_to_write()?;
+        self.at_home()?;
+        self.sync_to(self.tail.appended())
     }
 
-    /// Lets readers find a segment, before any view leads there, and forget those without a record.
-    fn change_segments(&self, segment: Arc<Segment>, retired: &[u64]) {
+    /// Lets readers find a segment, before any view leads there.
+    fn add_segment(&self, segment: Arc<Segment>) {
         let mut segments = SegmentSet::clone(&self.segments.load());
-        segments.retain(|&number, _| !retired.contains(&u64::from(number)));
         segments.insert(segment.number, segment);
         self.segments.store(Arc::new(segments));
+    }
+
+    /// Forgets the segments that a manifest does not list: no view leads there any more.
+    fn keep_segments(&self, manifest: &Manifest) {
+        let mut segments = SegmentSet::clone(&self.segments.load());
+        if segments.len() == manifest.segments.len() {
+            return;
+        }
+        let listed: HashSet<u64> = manifest.segments.iter().map(|listed| listed.number).collect();
+        segments.retain(|&number, _| listed.contains(&u64::from(number)));
+        self.segments.store(Arc::new(segments));
+    }
+
+    /// Goes on with a log that was read anew.
+    fn replace(&self, reading: &mut Reading, log: Log) {
+        let mut segments = SegmentSet::clone(&self.segments.load());
+        segments.extend(log.segments);
+        self.segments.store(Arc::new(segments));
+        self.index.replace(log.reading.active.end_position(), log.threads);
+        *reading = log.reading;
+        self.keep_segments(&reading.manifest);
     }
 
     /// The thread, if it is there. Errors: `Corrupt` when it is not but may stand in a segment that
@@ -224,9 +268,23 @@ impl Shared {
     fn view(&self, thread: &str) -> Result<Option<Arc<View>>> {
         check_thread(thread)?;
         self.at_home()?;
+        self.refresh()?;
         match self.index.get(thread) {
             Some(view) => Ok(Some(view)),
             None => self.absent().map(|()| None).map_err(|error: Error| error.with_thread(thread)),
+        }
+    }
+
+    /// What the index shows, and the segments that it leads to: a set that was the same before and
+    /// after the look, for one that came in between may lack what a moved view still leads to.
+    fn at_one_moment<T>(&self, look: impl Fn() -> Result<T>) -> Result<(T, Guard<Arc<SegmentSet>>)> {
+        loop {
+            let before = self.segments.load();
+            let seen = look()?;
+            let segments = self.segments.load();
+            if Arc::ptr_eq(&before, &segments) {
+                return Ok((seen, segments));
+            }
         }
     }
 
@@ -256,9 +314,9 @@ impl Shared {
         query: &HistoryQuery,
         read: fn(&SegmentSet, &View, &view::Entry) -> Result<T>,
     ) -> Result<Items<T>> {
-        let view = self.view(thread)?.unwrap_or_else(|| Arc::new(View::empty(thread.into())));
+        let (view, segments) = self.at_one_moment(|| self.view(thread))?;
+        let (view, segments) = (view.unwrap_or_else(|| Arc::new(View::empty(thread.into()))), Guard::into_inner(segments));
         let range = query.range(thread, view.len(), |id| view.find(&IdKey::from(id)))?;
-        let segments = self.segments.load_full();
         let items = range.rev().filter_map(move |at| view.entry(at).map(|entry| read(&segments, &view, entry)));
         Ok(ending_after_error(items))
     }
@@ -267,8 +325,7 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         // A forked child's copy touches neither page nor lock nor worker: they are the parent's.
-        let behind = self.home.is_here() && self.tail.appended() > self.tail.synced();
-        if self.turn.is_some() && behind && !self.tail.is_poisoned() {
+        if self.home.is_here() && self.buffered.load(Relaxed) > self.tail.synced() {
             // A courtesy to Buffered puts; `close` is the call that answers whether it worked.
             let _ = self.sync();
         }
@@ -282,6 +339,7 @@ impl Checkpointer for Store {
             persistent_checkpoint_ids: true,
             list_with_metadata: true,
             compare_and_put: true,
+            shared_between_processes: true,
             ..Capabilities::default()
         }
     }
@@ -291,14 +349,14 @@ impl Checkpointer for Store {
     }
 
     fn get_bytes(&self, thread: &str) -> Result<Option<Checkpoint<StateBytes>>> {
-        let Some(view) = self.shared.view(thread)? else { return Ok(None) };
-        view.head().map(|entry| read::checkpoint(&self.shared.segments.load(), &view, entry)).transpose()
+        let (Some(view), segments) = self.shared.at_one_moment(|| self.shared.view(thread))? else { return Ok(None) };
+        view.head().map(|entry| read::checkpoint(&segments, &view, entry)).transpose()
     }
 
     fn load_bytes(&self, thread: &str, id: &CheckpointId) -> Result<Option<Checkpoint<StateBytes>>> {
-        let Some(view) = self.shared.view(thread)? else { return Ok(None) };
+        let (Some(view), segments) = self.shared.at_one_moment(|| self.shared.view(thread))? else { return Ok(None) };
         match view.find(&IdKey::from(id)).and_then(|at| view.entry(at)) {
-            Some(entry) => read::checkpoint(&self.shared.segments.load(), &view, entry).map(Some),
+            Some(entry) => read::checkpoint(&segments, &view, entry).map(Some),
             None => self.shared.absent().map(|()| None).map_err(|error| error.with_thread(thread)),
         }
     }
@@ -314,9 +372,9 @@ impl Checkpointer for Store {
     fn list_threads(&self, query: &ThreadQuery) -> Result<Items<ThreadInfo>> {
         query.check()?;
         self.shared.at_home()?;
-        let views = self.shared.index.list(query);
-        // Behind the views: a rotation in between adds the segment that the newest of them stand in.
-        let segments = self.shared.segments.load_full();
+        self.shared.refresh()?;
+        let (views, segments) = self.shared.at_one_moment(|| Ok(self.shared.index.list(query)))?;
+        let segments = Guard::into_inner(segments);
         let infos = views.into_iter().filter_map(move |view| thread_info(&segments, &view).transpose());
         Ok(ending_after_error(infos))
     }

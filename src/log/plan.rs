@@ -4,14 +4,13 @@
 //! operation sees what the ones before it in the batch did. Decides; does no I/O but reading back a
 //! record that is replaced.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::changes::Changes;
 use super::examine;
 use super::ids::{self, IdKey};
-use super::index::{Change, Index};
+use super::index::Index;
 use super::read;
-use super::replay;
 use super::segments::SegmentSet;
 use super::view::{Entry, View};
 use crate::batch::{Batch, Committed, ExpectedHead, Operation, Parent, PutOptions, nanos_of, nanos_of_clock};
@@ -62,9 +61,6 @@ pub(crate) struct Planned<'a> {
     offset: u64,
 }
 
-/// Up to so many threads of a batch are looked through one by one.
-const LOOKED_THROUGH: usize = 8;
-
 /// Where a plan's frames are to go, and what rules hold there.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms {
@@ -84,18 +80,16 @@ pub(crate) struct Plan<'a> {
     segments: Arc<SegmentSet>,
     terms: Terms,
     pub frames: Vec<Planned<'a>>,
-    pub changes: Vec<Change>,
+    pub changes: Changes,
     pub results: Vec<Committed>,
     /// The frames' length together.
     pub length: u64,
-    /// Where each thread stands in `changes`, once they are many.
-    changed: HashMap<Arc<str>, usize>,
 }
 
 impl<'a> Plan<'a> {
     /// An empty plan.
     pub fn new(index: &'a Index, segments: Arc<SegmentSet>, terms: Terms) -> Plan<'a> {
-        Plan { index, segments, terms, frames: Vec::new(), changes: Vec::new(), results: Vec::new(), length: 0, changed: HashMap::new() }
+        Plan { index, segments, terms, frames: Vec::new(), changes: Changes::default(), results: Vec::new(), length: 0 }
     }
 
     /// Plans all of a batch. Errors: `Conflict`, `NotFound`.
@@ -130,9 +124,9 @@ impl<'a> Plan<'a> {
     }
 
     /// Plans the trim that the store's limit brings to a thread, if it has none of its own.
-    pub fn trim_to_store(&mut self, thread: &str, keep: Option<u64>) -> Result<()> {
+    pub fn trim_to_store(&mut self, thread: &str) -> Result<()> {
         match self.current(thread) {
-            Some(view) if view.keep().is_none() => self.trim(thread, keep),
+            Some(view) if view.keep().is_none() => self.trim(thread, self.terms.keep),
             _ => Ok(()),
         }
     }
@@ -232,18 +226,7 @@ impl<'a> Plan<'a> {
 
     /// The thread as the next operation must see it.
     fn current(&self, thread: &str) -> Option<Arc<View>> {
-        match self.change(thread) {
-            Some(at) => self.changes[at].view.clone(),
-            None => self.index.appended(thread),
-        }
-    }
-
-    /// Where a thread stands in `changes`. A few are looked through; more are found in a map.
-    fn change(&self, thread: &str) -> Option<usize> {
-        if self.changed.is_empty() {
-            return self.changes.iter().position(|change| *change.thread == *thread);
-        }
-        self.changed.get(thread).copied()
+        self.changes.current(self.index, thread)
     }
 
     /// Adds a record to a thread that stands as `current`.
@@ -252,21 +235,7 @@ impl<'a> Plan<'a> {
         record.encode(&mut bytes);
         let length = frame_len(bytes.len(), payload.len() as u64);
         let at = examine::locate(self.terms.segment, self.terms.start + self.length, length)?;
-        let view = replay::apply(current.as_deref(), record, at).map(Arc::new);
-        match self.change(record.thread()) {
-            Some(at) => self.changes[at].view = view,
-            None => {
-                let thread: Arc<str> = match current.as_ref().or(view.as_ref()) {
-                    Some(view) => view.thread().clone(),
-                    None => record.thread().into(),
-                };
-                self.changes.push(Change { thread, view });
-                if self.changes.len() > LOOKED_THROUGH {
-                    let unmapped = self.changed.len()..self.changes.len();
-                    self.changed.extend(unmapped.map(|at| (self.changes[at].thread.clone(), at)));
-                }
-            }
-        }
+        self.changes.apply(current, record, at);
         self.frames.push(Planned { record: bytes, payload, payload_check, offset: self.terms.start + self.length });
         self.length += length;
         Ok(())

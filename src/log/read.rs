@@ -43,7 +43,7 @@ fn decode(segment: &Segment, view: &View, entry: &Entry, bytes: &[u8]) -> Result
     let (head, _) = Head::alone(segment.place(entry.at.offset()), bytes).map_err(damaged)?;
     let record = head.record(bytes).map_err(damaged)?;
     match Record::decode(record).map_err(damaged)? {
-        Record::Put(put) if is_meant(&put, view, entry) => Ok((head, describe(&put, view)?)),
+        Record::Put(put) if is_meant(&put, view, entry) => Ok((head, describe(&put, view.thread())?)),
         _ => Err(damaged(crate::format::Flaw::Corrupt("another record stands in its place"))),
     }
 }
@@ -52,9 +52,10 @@ fn is_meant(put: &Put<'_>, view: &View, entry: &Entry) -> bool {
     put.place == entry.place && put.thread == &**view.thread() && put.state_len == entry.state_len && IdKey::matches(&entry.id, &put.id)
 }
 
-fn describe(put: &Put<'_>, view: &View) -> Result<CheckpointInfo> {
+/// What a put's record says of its checkpoint.
+pub(crate) fn describe(put: &Put<'_>, thread: &Arc<str>) -> Result<CheckpointInfo> {
     Ok(CheckpointInfo {
-        thread: view.thread().clone(),
+        thread: thread.clone(),
         id: ids::public(&put.id)?,
         seq: put.place,
         parent: put.parent.as_ref().map(ids::public).transpose()?,

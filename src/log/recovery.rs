@@ -1,80 +1,137 @@
 //! Opening a store: from what lies in the directory to a log that can be read and written.
 //!
-//! The steps are numbered as in DESIGN.md, "Recovery". But for renames that a manifest has already
-//! decided, nothing is changed before all of the log has been read and judged, so an error leaves the
-//! directory as it was. It ends within a time that
-//! depends on the files alone.
+//! The steps are numbered as in DESIGN.md, "Recovery". Only the first opener, who is alone, judges
+//! what the last users left; a later one takes the log as the shared page tells it. But for renames
+//! that a manifest has already decided, nothing is changed before all of the log has been read and
+//! judged, so an error leaves the directory as it was. It ends within a time that depends on the
+//! files alone.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
 
 use super::directory::{Contents, Directory};
-use super::examine::{self, Examination, Examined};
+use super::examine::Examined;
 use super::fresh::{self, jump_above};
-use super::index::Index;
 use super::install::install;
-use super::leftovers::{judge_unlisted, no_store_is_lost};
+use super::leftovers::{judge_unlisted, no_store_is_lost, refuse_foreign};
+use super::locks::{self, Presence};
+use super::look::{Log, Read, look};
 use super::replay::Replay;
-use super::segments::{Segment, SegmentSet};
-use super::tail::{Marks, Tail};
-use super::turn::Active;
+use super::segments::SegmentSet;
+use super::tail::{Marks, Start, Tail};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Listed, Manifest};
 use crate::format::names;
-use crate::fs::Held;
-use crate::fs::page::SharedPage;
+use crate::fs::Lock;
 use crate::options::{MAX_HISTORY_DEFAULT, Options};
 use crate::report::Recovery;
 
 /// A store as opening found or made it.
 pub(crate) struct Opened {
-    pub manifest: Manifest,
-    pub index: Index,
-    pub segments: SegmentSet,
+    pub log: Log,
     pub tail: Tail,
-    pub report: Recovery,
-    pub unreadable: Option<std::path::PathBuf>,
     /// What writing needs; `None` for a read-only handle.
     pub writing: Option<Writing>,
 }
 
 /// What only a writing handle has.
 pub(crate) struct Writing {
-    pub active: Active,
-    pub next_seq: u64,
-    pub lock: Held,
+    pub presence: Presence,
+    /// The lock that is the turn, and its path; `None` for a process that is alone.
+    pub write_lock: Option<(Arc<dyn Lock>, PathBuf)>,
+    pub sync_lock: Option<Arc<dyn Lock>>,
 }
 
 /// Opens, and where allowed makes, the store in a directory.
 pub(crate) fn open(directory: &Directory, options: &Options) -> Result<Opened> {
-    let absent = |what: &str| Error::new(ErrorKind::NotFound, format!("no store here: {what}")).with_file(&directory.path, None);
     // 1. The directory, and the right to be in it.
     if !options.single_process {
         directory.require_local()?;
     }
     if !directory.exists()? {
         if options.read_only || !options.create {
-            return Err(absent("there is no such directory"));
+            return Err(absent(directory, "there is no such directory"));
         }
         directory.create()?;
     }
-    let lock = if options.read_only { None } else { Some(directory.lock(options.busy_timeout, options.single_process)?) };
-    // 2. What lies in it.
+    directory.find()?;
+    // 2. What lies in it, before a lock file is made there.
     let contents = directory.contents()?;
     if !contents.manifest {
-        no_store_is_lost(directory, &contents)?;
-        return match lock {
-            Some(lock) if options.create => create(directory, options, lock),
-            _ => Err(absent("the directory holds no MANIFEST")),
-        };
+        refuse_foreign(&contents)?;
+        if options.read_only || !options.create {
+            no_store_is_lost(directory, &contents)?;
+            return Err(absent(directory, "the directory holds no MANIFEST"));
+        }
     }
-    // 3. The manifest, which says what counts.
-    let manifest = directory.manifest()?;
-    match lock {
-        Some(lock) => recover(directory, options, lock, manifest, &contents),
-        None => examine::beside_writer(directory, manifest, |manifest, marks| read_only(directory, options, manifest, marks)),
+    if options.read_only {
+        return read_only(directory, options);
+    }
+    loop {
+        let mut presence = Presence::enter(directory, options.busy_timeout, options.single_process)?;
+        let locks = Locks::open(directory, &presence, options)?;
+        let (log, tail) = if presence.is_first {
+            let opened = first(directory, options, &locks)?;
+            if options.single_process {
+                presence.let_openers_in();
+            } else if !presence.share()? {
+                continue;
+            }
+            opened
+        } else {
+            later(directory, options, &locks, &mut presence)?
+        };
+        let writing = Some(Writing { presence, write_lock: locks.write, sync_lock: locks.sync });
+        return Ok(Opened { log, tail, writing });
     }
 }
 
+/// The locks of one who writes.
+struct Locks {
+    write: Option<(Arc<dyn Lock>, PathBuf)>,
+    sync: Option<Arc<dyn Lock>>,
+}
+
+impl Locks {
+    fn open(directory: &Directory, presence: &Presence, options: &Options) -> Result<Locks> {
+        if options.single_process || presence.is_without_locks() {
+            return Ok(Locks { write: None, sync: None });
+        }
+        let path = directory.file(names::WRITE_LOCK);
+        let write = locks::open(directory, &path)?;
+        // An economy only: without it everyone syncs by itself.
+        let sync = locks::open(directory, &directory.file(names::SYNC_LOCK)).ok();
+        Ok(Locks { write: Some((write, path)), sync })
+    }
+
+    /// The inode of the turn's lock, 0 without one.
+    fn inode(&self) -> Result<u64> {
+        let inode = |(lock, path): &(Arc<dyn Lock>, PathBuf)| lock.inode().map_err(|error| Error::os("look at", path, error));
+        self.write.as_ref().map_or(Ok(0), inode)
+    }
+}
+
+fn absent(directory: &Directory, what: &str) -> Error {
+    Error::new(ErrorKind::NotFound, format!("no store here: {what}")).with_file(&directory.path, None)
+}
+
+/// Opens while nobody else has the store open.
+fn first(directory: &Directory, options: &Options, locks: &Locks) -> Result<(Log, Tail)> {
+    let write_lock = locks.inode()?;
+    let contents = directory.contents()?;
+    if contents.manifest {
+        return recover(directory, options, write_lock, &contents);
+    }
+    no_store_is_lost(directory, &contents)?;
+    if !options.create {
+        return Err(absent(directory, "the directory holds no MANIFEST"));
+    }
+    create(directory, options, write_lock)
+}
+
 /// Makes a new store in a directory that holds nothing.
-fn create(directory: &Directory, options: &Options, lock: Held) -> Result<Opened> {
+fn create(directory: &Directory, options: &Options, write_lock: u64) -> Result<(Log, Tail)> {
     directory.create()?;
     let max_history = options.max_history.unwrap_or(Some(MAX_HISTORY_DEFAULT)).map_or(0, |keep| keep as u64);
     let mut manifest = Manifest {
@@ -87,97 +144,111 @@ fn create(directory: &Directory, options: &Options, lock: Held) -> Result<Opened
         segments: Vec::new(),
         retired: Vec::new(),
     };
-    let tail = Tail::open(directory)?;
-    let active = fresh::empty(directory, options, &mut manifest, 0)?;
+    let tail = Tail::make(directory)?;
+    tail.set_next_number(manifest.next_number);
+    let active = fresh::empty(directory, options, &tail, &mut manifest, 0)?;
     // CRASH: until the manifest is installed the directory holds no store, only an empty segment
     // and a page that names none: the next opener begins again (step 2).
     install(directory, &tail, &mut manifest)?;
-    tail.begin(directory, &manifest, active.position(active.end));
-    let segments = SegmentSet::from([(active.segment.number, active.segment.clone())]);
-    let writing = Some(Writing { active, next_seq: 1, lock });
-    Ok(Opened { manifest, index: Index::default(), segments, tail, report: Recovery::default(), unreadable: None, writing })
+    tail.begin(directory.fs.boot(), Start { manifest: &manifest, end: active.end_position(), next_seq: 1, write_lock });
+    let log = Log::new(manifest, Replay::default(), SegmentSet::new(), active, Recovery::default(), None);
+    Ok((log, tail))
 }
 
-fn recover(directory: &Directory, options: &Options, lock: Held, mut manifest: Manifest, contents: &Contents) -> Result<Opened> {
+/// Recovers what the last users left, alone with it.
+fn recover(directory: &Directory, options: &Options, write_lock: u64, contents: &Contents) -> Result<(Log, Tail)> {
+    // 3. The manifest, which says what counts.
+    let mut manifest = directory.manifest()?;
     // 4. Segments that were listed before they had their name get it now.
-    let mut report = Recovery::default();
     finish_renames(directory, &manifest, contents)?;
     // 5. The page; only what the log bears out is believed of it.
     let marks = Marks::read(directory, &manifest);
     // 6. The log.
-    let page_synced = marks.map_or(0, |marks| marks.synced);
-    let mut replay = Replay::default();
-    let examination = Examination { directory, manifest: &manifest, page_synced, payloads: false };
-    let mut examined = examination.run(&mut |record, at| replay.take(record, at))?;
+    let mut read = Read::files(directory, &manifest, marks.map_or(0, |marks| marks.synced))?;
     // 7. Files the manifest does not list.
-    let leftovers = judge_unlisted(directory, &manifest)?;
-    for leftover in leftovers {
+    let mut report = Recovery::default();
+    for leftover in judge_unlisted(directory, &manifest)? {
         leftover.carry_out(directory, &mut report)?;
     }
     // 8. Go on where the log ends, or in a fresh segment.
-    let tail = Tail::open(directory)?;
-    let clean = marks.filter(|marks| ended_cleanly(marks, directory.fs.boot(), &manifest, &examined));
+    let tail = Tail::make(directory)?;
+    tail.set_next_number(manifest.next_number);
+    let seq_max = read.examined.seq_max;
+    let clean = marks.filter(|marks| ended_cleanly(marks, directory.fs.boot(), &manifest, &read.examined));
     let (active, next_seq) = match clean {
         Some(marks) => {
-            replay.take_tail(&manifest, &examined.end.tail)?;
-            tail.reset(&manifest.store, Marks { visible: marks.appended, ..marks });
-            (go_on(directory, options, &manifest, &examined)?, examined.seq_max + 1)
+            read.replay.take_tail(&manifest, &read.examined.end.tail)?;
+            // Numbers that the last users burned; from a page that nobody can vouch for, not too many.
+            let next_seq = marks.next_seq.clamp(seq_max + 1, jump_above(seq_max));
+            (read.active(directory, options, &manifest, true)?, next_seq)
         }
         None => {
-            let next_seq = jump_above(examined.seq_max);
+            let next_seq = jump_above(seq_max);
             manifest.seq_floor = next_seq;
             manifest.epoch += u64::from(marks.is_some_and(|marks| marks.poisoned));
             report.fresh_segment = true;
-            let active = fresh::carry_over(directory, options, &mut manifest, &tail, &mut examined, &mut replay, &mut report)?;
+            let active = fresh::carry_over(directory, options, &mut manifest, &tail, &mut read.examined, &mut read.replay, &mut report)?;
             (active, next_seq)
         }
     };
-    let mut segments = open_segments(directory, options, manifest.segments.iter().filter(|listed| listed.end != 0))?;
-    segments.insert(active.segment.number, active.segment.clone());
-    report.frames = examined.frames + examined.end.tail.len() as u64;
-    report.torn_bytes = examined.end.torn_bytes;
-    report.damage = examined.damage;
-    report.unproven = examined.unproven;
-    Ok(Opened {
-        manifest,
-        index: replay.into_index(),
-        segments,
-        tail,
-        report,
-        unreadable: examined.unreadable,
-        writing: Some(Writing { active, next_seq, lock }),
-    })
+    // CRASH: killed before the page is written, it fits nothing and the next opener does the same.
+    tail.begin(directory.fs.boot(), Start { manifest: &manifest, end: active.end_position(), next_seq, write_lock });
+    Ok((read.into_log(directory, options, manifest, active, report)?, tail))
 }
 
-/// Reads the store as it is at this moment, beside whoever writes it.
-fn read_only(directory: &Directory, options: &Options, manifest: &Manifest, marks: Option<Marks>) -> Result<Opened> {
-    let mut replay = Replay::default();
-    let examination = Examination { directory, manifest, page_synced: marks.map_or(0, |marks| marks.synced), payloads: false };
-    let examined = examination.run(&mut |record, at| replay.take(record, at))?;
-    replay.take_tail(manifest, &examined.end.tail)?;
-    let segments = open_segments(directory, options, manifest.segments.iter())?;
-    let report = Recovery {
-        frames: examined.frames + examined.end.tail.len() as u64,
-        torn_bytes: examined.end.torn_bytes,
-        damage: examined.damage,
-        unproven: examined.unproven,
-        ..Recovery::default()
-    };
-    let tail = Tail::new(SharedPage::unshared());
-    tail.begin(directory, manifest, manifest.segments.last().map_or(0, |active| active.base + examined.end.end));
-    Ok(Opened {
-        manifest: manifest.clone(),
-        index: replay.into_index(),
-        segments,
-        tail,
-        report,
-        unreadable: examined.unreadable,
-        writing: None,
-    })
+/// Opens while others have the store open: takes it as they go on with it.
+fn later(directory: &Directory, options: &Options, locks: &Locks, presence: &mut Presence) -> Result<(Log, Tail)> {
+    let manifest = directory.manifest()?;
+    let tail = Tail::join(directory, &manifest)?;
+    if let Some((lock, path)) = &locks.write {
+        if locks.inode()? != tail.write_lock() {
+            let message =
+                "other processes have this store open, but their write.lock was removed or replaced: close them all and open again";
+            return Err(Error::new(ErrorKind::Corrupt, message).with_file(path, None));
+        }
+        if tail.is_poisoned(tail.epoch()) {
+            let start = Instant::now();
+            let attempt = || Ok(lock.try_exclusive()?.then_some(()));
+            locks::wait_for(&**lock, path, "has been writing", start, options.busy_timeout, attempt)?;
+            let log = begin_epoch(directory, options, &tail);
+            lock.unlock().map_err(|error| Error::os("unlock", path, error))?;
+            presence.let_openers_in();
+            return Ok((log?, tail));
+        }
+    }
+    presence.let_openers_in();
+    Ok((look(directory, options, &tail, true)?, tail))
+}
+
+/// Begins the next epoch while others have the store open, after a failed write or sync: what is not
+/// proven synced is written anew as it is found. In the turn.
+fn begin_epoch(directory: &Directory, options: &Options, tail: &Tail) -> Result<Log> {
+    let contents = directory.contents()?;
+    let mut manifest = directory.manifest()?;
+    finish_renames(directory, &manifest, &contents)?;
+    let mut read = Read::files(directory, &manifest, tail.synced())?;
+    manifest.epoch = manifest.epoch.max(tail.epoch()) + 1;
+    tail.raise_next_seq(read.examined.seq_max + 1);
+    manifest.seq_floor = tail.next_seq();
+    // Before there is another segment: none of these is of that.
+    let begun = tail.syncs_begun();
+    let mut report = Recovery { fresh_segment: true, ..Recovery::default() };
+    let active = fresh::carry_over(directory, options, &mut manifest, tail, &mut read.examined, &mut read.replay, &mut report)?;
+    tail.go_on(&manifest, active.end_position());
+    tail.settle_syncs(begun);
+    read.into_log(directory, options, manifest, active, report)
+}
+
+/// Opens for reading alone: no lock, no change.
+fn read_only(directory: &Directory, options: &Options) -> Result<Opened> {
+    let tail = Tail::absent();
+    tail.observe(directory, &directory.manifest()?);
+    let log = look(directory, options, &tail, false)?;
+    Ok(Opened { log, tail, writing: None })
 }
 
 /// Gives a listed segment that still has its working name its own.
-fn finish_renames(directory: &Directory, manifest: &Manifest, contents: &Contents) -> Result<()> {
+pub(crate) fn finish_renames(directory: &Directory, manifest: &Manifest, contents: &Contents) -> Result<()> {
     let pending = |listed: &&Listed| contents.segments_new.contains(&listed.number) && !contents.segments.contains(&listed.number);
     let mut renamed = false;
     for listed in manifest.segments.iter().filter(pending) {
@@ -187,7 +258,7 @@ fn finish_renames(directory: &Directory, manifest: &Manifest, contents: &Content
     if renamed { directory.sync() } else { Ok(()) }
 }
 
-/// Whether the last user ended between two puts: then nothing unproven can stand in the log.
+/// Whether the last users ended between two puts: then nothing unproven can stand in the log.
 fn ended_cleanly(marks: &Marks, boot: [u8; 16], manifest: &Manifest, examined: &Examined) -> bool {
     let Some(listed) = manifest.segments.last() else { return false };
     let end = listed.base + examined.end.end;
@@ -203,20 +274,4 @@ fn ended_cleanly(marks: &Marks, boot: [u8; 16], manifest: &Manifest, examined: &
         && examined.end.last_check.is_some()
         && examined.end.header_is_sound
         && examined.unproven.is_empty()
-}
-
-/// The active segment as it stands.
-fn go_on(directory: &Directory, options: &Options, manifest: &Manifest, examined: &Examined) -> Result<Active> {
-    let listed = manifest.segments.last().ok_or_else(|| Error::new(ErrorKind::Corrupt, "the manifest lists no segment"))?;
-    let file = directory.open(&names::segment(listed.number), true)?;
-    let (end, filled) = (examined.end.end, examined.end.file_len);
-    let capacity = options.segment_bytes.max(filled);
-    let prev_check = examined.end.last_check.unwrap_or_default();
-    Active::new(directory, options.mmap, listed, file, end, filled, capacity, prev_check)
-}
-
-/// Opens listed segments for reading; one whose file is missing was reported before.
-fn open_segments<'a>(directory: &Directory, options: &Options, listed: impl Iterator<Item = &'a Listed>) -> Result<SegmentSet> {
-    let opened = listed.filter_map(|listed| Segment::open(directory, options.mmap, listed).transpose());
-    opened.map(|segment| segment.map(|segment| (segment.number, segment))).collect()
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::examine;
 use super::ids::IdKey;
-use super::index::{Change, Index};
 use super::scan::FrameAt;
 use super::view::{Entry, Location, View};
 use crate::error::{Error, ErrorKind, Result};
@@ -109,15 +108,12 @@ impl Replay {
         Ok(())
     }
 
-    /// The index of what was read.
-    pub fn into_index(self) -> Index {
-        let index = Index::default();
-        for (thread, mut reading) in self.threads {
+    /// The threads as they were read.
+    pub fn into_threads(self) -> HashMap<Arc<str>, Arc<View>> {
+        let settled = self.threads.into_iter().map(|(thread, mut reading)| {
             reading.settle();
-            if reading.view.len() > 0 {
-                index.show_at_once(&[Change { thread, view: Some(Arc::new(reading.view)) }]);
-            }
-        }
-        index
+            (thread, Arc::new(reading.view))
+        });
+        settled.filter(|(_, view)| view.len() > 0).collect()
     }
 }

@@ -11,6 +11,7 @@ use crate::report::{Finding, Stats};
 
 impl Shared {
     pub(super) fn stats(&self) -> Result<Stats> {
+        self.refresh()?;
         // Before the manifest: an end beyond a segment begun in between would count twice.
         let appended = self.tail.appended();
         let manifest = self.directory.manifest()?;
@@ -47,7 +48,7 @@ impl Shared {
 
     fn examine(&self, manifest: &Manifest, marks: Option<Marks>) -> Result<Vec<Finding>> {
         let page_synced = marks.map_or(0, |marks| marks.synced);
-        let examination = Examination { directory: &self.directory, manifest, page_synced, payloads: true };
+        let examination = Examination { directory: &self.directory, manifest, page_synced, payloads: true, upto: None };
         let examined = examination.run(&mut |_, _| {})?;
         let mut findings = examined.damage;
         findings.extend(examined.unproven);

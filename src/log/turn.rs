@@ -1,120 +1,97 @@
-//! The turn: one writer at a time appends at the end of the log.
+//! The turn: one writer at a time appends at the end of the log, of all workers of all processes.
 //!
-//! Taking it waits a bounded time; it is held for as long as one write takes. The writer's state is
-//! moved out to its holder and back, so there is no way to touch it without the turn. A holder that
-//! panics poisons the store: how far it came is unknown.
+//! First the workers of this process line up, then the processes, at `write.lock`. Waiting is
+//! bounded and ends in `Busy`, before anything was written; the lock dies with its holder. A holder
+//! that panics poisons the store: how far it came is unknown. What the holder works on is a copy of
+//! what this process knows of the log, brought up to date when the turn is taken.
 
 use std::ops::{Deref, DerefMut};
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::directory::Directory;
-use super::segments::Segment;
+use super::Shared;
+use super::active::Active;
+use super::locks::{busy, refused};
 use super::tail::Tail;
-use crate::error::{Error, ErrorKind, Result, is_disk_full};
-use crate::format::frame::{HEAD_BYTES, MAGIC};
-use crate::format::manifest::{Listed, Manifest};
-use crate::format::names;
-use crate::fs::File;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::manifest::Manifest;
+use crate::fs::Lock;
 
-/// The segment that is appended to.
-#[derive(Debug)]
-pub(crate) struct Active {
-    /// For readers.
-    pub segment: Arc<Segment>,
-    /// For the writer.
-    pub file: Arc<dyn File>,
-    /// The offset at which the next frame goes.
-    pub end: u64,
-    /// Up to here the file is written, with zeros past the end.
-    pub filled: u64,
-    /// The size at which it is sealed.
-    pub capacity: u64,
-    /// The head checksum of the last frame, to which the next one chains.
-    pub prev_check: u32,
-}
+/// How long a turn that is not given back is waited for before looking again: who dies in it tells
+/// nobody.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-impl Active {
-    #[allow(clippy::too_many_arguments)]
-    pub fn new(
-        directory: &Directory,
-        mmap: bool,
-        listed: &Listed,
-        file: Arc<dyn File>,
-        end: u64,
-        filled: u64,
-        capacity: u64,
-        prev_check: u32,
-    ) -> Result<Active> {
-        let path = directory.file(&names::segment(listed.number));
-        let segment = Segment::new(listed, path, file.clone(), mmap, capacity)?;
-        Ok(Active { segment, file, end, filled, capacity, prev_check })
-    }
+/// How long a process that gave the turn back leaves it to those who were waiting for it.
+const GIVE_WAY: Duration = Duration::from_micros(200);
 
-    /// After a write that met a full disk: makes sure that no whole frame is left behind the end,
-    /// which a recovery would take for a put. False if that cannot be had.
-    pub fn forget_behind_end(&self) -> bool {
-        match self.file.write_at(&[&[0; HEAD_BYTES]], self.end) {
-            Ok(()) => true,
-            // Where even writing over needs room, none may have been written: then all is well.
-            Err(error) if is_disk_full(&error) => {
-                let mut bytes = [0; HEAD_BYTES];
-                self.file.read_at(&mut bytes, self.end).is_ok() && bytes[..MAGIC.len()] != MAGIC
-            }
-            Err(_) => false,
-        }
-    }
-
-    /// The position of an offset in it.
-    pub fn position(&self, offset: u64) -> u64 {
-        self.segment.base + offset
-    }
-}
-
-/// What only the holder of the turn may touch.
-#[derive(Debug)]
-pub(crate) struct Writer {
-    pub manifest: Manifest,
-    pub active: Active,
-    pub next_seq: u64,
-}
+/// So little may be left to be taken in during the turn, and so often it is tried to come that near.
+const NEARLY_ALL: u64 = 64 * 1024;
+const CATCH_UPS: usize = 8;
 
 /// The turn.
 #[derive(Debug)]
 pub(crate) struct Turn {
     desk: Mutex<Desk>,
     free: Condvar,
+    /// What the processes take in turn; `None` for one that is alone.
+    lock: Option<(Arc<dyn Lock>, PathBuf)>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Desk {
-    /// Gone while someone has the turn.
-    writer: Option<Box<Writer>>,
+    taken: bool,
     waiting: usize,
+    /// When this process last gave the turn back to others that wanted it, and how often it had been
+    /// given back by then.
+    gave_way: Option<(Instant, u64)>,
 }
 
 impl Turn {
-    pub fn new(writer: Writer) -> Turn {
-        Turn { desk: Mutex::new(Desk { writer: Some(Box::new(writer)), waiting: 0 }), free: Condvar::new() }
+    /// The turn that goes with a lock and its path.
+    pub fn new(lock: Option<(Arc<dyn Lock>, PathBuf)>) -> Turn {
+        Turn { desk: Mutex::default(), free: Condvar::new(), lock }
     }
 
-    /// Takes the turn. Waits at most `timeout`, then `Busy`.
-    pub fn take<'a>(&'a self, tail: &'a Tail, timeout: Duration) -> Result<Held<'a>> {
-        let mut desk = self.desk();
+    /// Takes the right to append. Waits at most `timeout`, then `Busy`.
+    pub fn take<'a>(&'a self, tail: &'a Tail, epoch: u64, timeout: Duration) -> Result<Right<'a>> {
         let mut start = None;
-        loop {
-            if let Some(writer) = desk.writer.take() {
-                return Ok(Held { turn: self, tail, writer: Some(writer), unwinding: std::thread::panicking() });
-            }
-            let left = timeout.saturating_sub(start.get_or_insert_with(Instant::now).elapsed());
+        let left = |start: &mut Option<Instant>| timeout.saturating_sub(start.get_or_insert_with(Instant::now).elapsed());
+        let mut desk = self.desk();
+        while desk.taken {
+            let left = left(&mut start);
             if left.is_zero() {
-                let message = format!("another worker of this process has been writing for {timeout:?}; nothing was written");
+                let message = format!(
+                    "another worker of this process has been writing for {timeout:?}; nothing was written: put again, or raise busy_timeout"
+                );
                 return Err(Error::new(ErrorKind::Busy, message));
             }
             desk.waiting += 1;
             desk = self.free.wait_timeout(desk, left).unwrap_or_else(PoisonError::into_inner).0;
             desk.waiting -= 1;
         }
+        desk.taken = true;
+        let gave_way = desk.gave_way.take();
+        drop(desk);
+        let mut right = Right { turn: self, tail, epoch, locked: false, unwinding: std::thread::panicking() };
+        if let Some((lock, path)) = &self.lock {
+            give_way(tail, gave_way);
+            loop {
+                // Before the try: a turn that is given back in between is not waited for.
+                let seen = tail.turns();
+                right.locked = lock.try_exclusive().map_err(|error| refused(error, path))?;
+                if right.locked {
+                    break;
+                }
+                let left = left(&mut start);
+                if left.is_zero() {
+                    return Err(busy(&**lock, path, "has been writing", timeout));
+                }
+                tail.want_turn(seen);
+                tail.wait_for_turn(seen, left.min(LOOK_AGAIN));
+            }
+        }
+        Ok(right)
     }
 
     fn desk(&self) -> MutexGuard<'_, Desk> {
@@ -122,40 +99,104 @@ impl Turn {
     }
 }
 
-/// The turn while it is held; given back when dropped.
-pub(crate) struct Held<'a> {
+/// Leaves the turn to those who were waiting for it when this process gave it back: woken, they need
+/// a moment, and one that puts without syncing would be back before them every time.
+fn give_way(tail: &Tail, gave_way: Option<(Instant, u64)>) {
+    let Some((when, turns)) = gave_way else { return };
+    while tail.turns() == turns {
+        let left = GIVE_WAY.saturating_sub(when.elapsed());
+        if left.is_zero() {
+            return;
+        }
+        tail.wait_for_turn(turns, left);
+    }
+}
+
+/// The right to append; given back when dropped.
+pub(crate) struct Right<'a> {
     turn: &'a Turn,
     tail: &'a Tail,
-    /// Gone only while this is dropped.
-    writer: Option<Box<Writer>>,
+    epoch: u64,
+    locked: bool,
     /// The worker was panicking when it took the turn: a put made while unwinding is like any other.
     unwinding: bool,
 }
 
-impl Deref for Held<'_> {
-    type Target = Writer;
-    fn deref(&self) -> &Writer {
-        self.writer.as_ref().unwrap_or_else(|| unreachable!("the writer is there until the drop"))
-    }
-}
-
-impl DerefMut for Held<'_> {
-    fn deref_mut(&mut self) -> &mut Writer {
-        self.writer.as_mut().unwrap_or_else(|| unreachable!("the writer is there until the drop"))
-    }
-}
-
-impl Drop for Held<'_> {
+impl Drop for Right<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() && !self.unwinding {
-            self.tail.poison();
+            self.tail.poison(self.epoch);
+        }
+        let mut gave_way = None;
+        if let (true, Some((lock, _))) = (self.locked, &self.turn.lock) {
+            // What cannot be given up now is given up after the next turn, or with the handle.
+            let _ = lock.unlock();
+            if self.tail.turn_is_free() {
+                gave_way = Some((Instant::now(), self.tail.turns()));
+            }
         }
         let mut desk = self.turn.desk();
-        desk.writer = self.writer.take();
+        desk.taken = false;
+        desk.gave_way = gave_way;
         let waiting = desk.waiting;
         drop(desk);
         if waiting > 0 {
             self.turn.free.notify_one();
         }
+    }
+}
+
+/// What the holder of the turn works on.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub manifest: Arc<Manifest>,
+    pub active: Active,
+    /// Up to where an unfinished write left bytes that there was no room to wipe; 0 without any.
+    pub unwiped: u64,
+}
+
+/// The turn while it is held, with what its holder works on.
+pub(crate) struct Held<'a> {
+    writer: Writer,
+    _right: Right<'a>,
+}
+
+impl Deref for Held<'_> {
+    type Target = Writer;
+    fn deref(&self) -> &Writer {
+        &self.writer
+    }
+}
+
+impl DerefMut for Held<'_> {
+    fn deref_mut(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
+}
+
+impl Shared {
+    /// What a handle that writes has. Errors: `ReadOnly`.
+    pub(super) fn right_to_write(&self) -> Result<&Turn> {
+        let message = "the store was opened read-only: open it without read_only(true) to write";
+        self.turn.as_ref().ok_or_else(|| Error::new(ErrorKind::ReadOnly, message).with_file(&self.directory.path, None))
+    }
+
+    /// Takes the turn, up to date with all that others appended.
+    ///
+    /// Errors: `ReadOnly`, `Poisoned`, `Busy`; `Corrupt` where what others appended cannot be read.
+    pub(super) fn turn(&self) -> Result<Held<'_>> {
+        let turn = self.right_to_write()?;
+        self.at_home()?;
+        // Nearly all of what others appended is read before anyone is kept waiting for it.
+        for _ in 0..CATCH_UPS {
+            let appended = self.tail.appended();
+            self.follow_to(appended)?;
+            if self.tail.appended().saturating_sub(appended) < NEARLY_ALL {
+                break;
+            }
+        }
+        let right = turn.take(&self.tail, self.epoch, self.options.busy_timeout)?;
+        let writer = self.up_to_date()?;
+        Ok(Held { writer, _right: right })
     }
 }

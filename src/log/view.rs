@@ -32,6 +32,24 @@ impl Location {
     }
 }
 
+/// Where the frames of a segment from an offset on have gone, all together and in their order.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shift {
+    /// The first frame that has moved.
+    pub from: Location,
+    /// Where it stands now.
+    pub to: Location,
+}
+
+impl Shift {
+    fn of(&self, at: Location) -> Location {
+        if at.segment != self.from.segment || at.offset8 < self.from.offset8 {
+            return at;
+        }
+        Location { segment: self.to.segment, offset8: self.to.offset8 + (at.offset8 - self.from.offset8), ..at }
+    }
+}
+
 /// What the index knows of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
@@ -119,6 +137,16 @@ impl View {
             }),
             None => (0..self.len()).rev().find(|&index| self.entry(index).is_some_and(|entry| entry.id == *id)),
         }
+    }
+
+    /// Whether a checkpoint that stood at a place was deleted, and not only trimmed.
+    pub fn was_deleted(&self, place: u64) -> bool {
+        place >= self.floor && self.entry(self.below(place)).is_none_or(|entry| entry.place != place)
+    }
+
+    /// Whether a place is below all that is kept.
+    pub fn was_trimmed(&self, place: u64) -> bool {
+        place < self.floor
     }
 
     /// The floor that a limit of `keep` gives, once one more checkpoint has been put at `added`.
@@ -211,6 +239,12 @@ impl View {
     /// After the thread was given a limit of its own.
     pub fn keeping(&self, keep: Option<u64>) -> View {
         View { keep: Some(keep), ..self.clone() }
+    }
+
+    /// After a run of its frames was written anew elsewhere.
+    pub fn moved(&self, shift: &Shift) -> View {
+        let moved = self.entries().map(|entry| Entry { at: shift.of(entry.at), ..entry.clone() });
+        View { steps: moved.collect(), ..self.clone() }
     }
 
     /// How many checkpoints stand below a place.

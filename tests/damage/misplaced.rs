@@ -75,14 +75,16 @@ fn each_file_replaced_by_what_it_should_not_be() {
     store_and_older_copy(&other, &scratch.path("unused"), &scratch);
     let noise = state("n", 3, 4096);
     let names: Vec<_> = fs::read_dir(&whole).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names.len(), 5, "a manifest, a page and three segments: {names:?}");
+    assert_eq!(names.len(), 8, "a manifest, a page, three segments and three locks: {names:?}");
     for name in names {
         let own = fs::read(whole.join(&name)).unwrap();
+        let is_lock = name.to_str().unwrap().ends_with(".lock");
+        assert_eq!(own.is_empty(), is_lock, "{}: a lock file holds nothing, all others do", name.display());
         let active = segments(&whole).last().unwrap().file_name().unwrap() == name;
         let mut contents: Vec<(&str, Option<Vec<u8>>)> = vec![
             ("0 bytes", Some(Vec::new())),
-            ("1 byte", Some(own[..1].to_vec())),
-            ("its header", Some(own[..72].to_vec())),
+            ("1 byte", Some(own[..own.len().min(1)].to_vec())),
+            ("its header", Some(own[..own.len().min(72)].to_vec())),
             ("4 KiB of zeros", Some(vec![0; 4096])),
             ("1 MiB of zeros", Some(vec![0; 1 << 20])),
             ("4 KiB of 0xff", Some(vec![0xff; 4096])),
@@ -101,8 +103,8 @@ fn each_file_replaced_by_what_it_should_not_be() {
                 None => fs::remove_file(copy.join(&name)).unwrap(),
             }
             let failed = judge(&copy, &expected, &context);
-            let must_open = name == "tail" || name.to_str().unwrap().ends_with(".seg") && !(active && what == "nothing");
-            if must_open {
+            let is_segment = name.to_str().unwrap().ends_with(".seg");
+            if is_lock || name == "tail" || is_segment && !(active && what == "nothing") {
                 assert_eq!(failed, [None, None], "{context}");
             } else if what != "an older self" {
                 assert!(failed[1].is_some(), "{context}: opened as if nothing were");
@@ -111,7 +113,9 @@ fn each_file_replaced_by_what_it_should_not_be() {
         let copy = scratch.copy(&whole, "copy");
         fs::remove_file(copy.join(&name)).unwrap();
         fs::create_dir(copy.join(&name)).unwrap();
-        judge(&copy, &expected, &format!("{} replaced by a folder", name.display()));
+        let failed = judge(&copy, &expected, &format!("{} replaced by a folder", name.display()));
+        // flock works on a folder as well as on a file.
+        assert!(!is_lock || failed == [None, None], "{} replaced by a folder: {failed:?}", name.display());
     }
     allocations::stayed_small();
 }

@@ -10,3 +10,5 @@ mod read_only;
 #[path = "../scratch/mod.rs"]
 mod scratch;
 mod settings;
+mod taken_away;
+mod together;

@@ -1,71 +1,14 @@
-//! Which places are opened, made or refused, and who may be in one at a time.
+//! Which places are opened, made or refused, and that opening and closing again changes nothing.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use taffrail::{Checkpointer, Durability, ErrorKind, PutOptions, Store, TypeTag};
 
-use crate::scratch::{Scratch, snapshot};
-
-const OTHER: &str = "TAFFRAIL_TEST_OTHER_PROCESS";
-
-/// Runs in another process: tells how opening ended.
-#[test]
-fn other_process() {
-    if let Some(dir) = std::env::var_os(OTHER) {
-        let opened = Store::options().busy_timeout(Duration::from_millis(30)).open(dir);
-        println!("other process: {:?}", opened.map(drop).map_err(|error| error.kind()));
-    }
-}
-
-fn in_another_process(dir: &std::path::Path) -> String {
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    let output = command.args(["--exact", "opening::other_process", "--nocapture"]).env(OTHER, dir).output().unwrap();
-    let text = String::from_utf8(output.stdout).unwrap();
-    text.lines().find_map(|line| line.split_once("other process: ")).unwrap_or_else(|| panic!("{text}")).1.to_owned()
-}
-
-#[test]
-fn one_at_a_time_by_any_name_of_the_directory() {
-    let scratch = Scratch::new();
-    let dir = scratch.path("store");
-    let store = Store::open(&dir).unwrap();
-    symlink(&dir, scratch.path("link")).unwrap();
-    let aliases = [dir.clone(), dir.join("."), dir.join("../store"), scratch.path("link"), scratch.path(".").join("store")];
-    for alias in &aliases {
-        let error = Store::options().busy_timeout(Duration::from_millis(20)).open(alias).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Busy, "{}: {error}", alias.display());
-        assert_eq!(error.file().unwrap().0, alias);
-    }
-    assert_eq!(in_another_process(&dir), "Err(Busy)");
-    // A clone keeps it, the last one frees it, and reading asks no leave.
-    let clone = store.clone();
-    drop(store);
-    assert_eq!(in_another_process(&dir), "Err(Busy)");
-    clone.put_bytes("t", TypeTag::BYTES, b"x", PutOptions::default()).unwrap();
-    let reader = Store::options().read_only(true).open(&dir).unwrap();
-    assert_eq!(reader.threads().unwrap(), ["t"]);
-    clone.close().unwrap();
-    assert_eq!(in_another_process(&dir), "Ok(())");
-    for alias in aliases {
-        assert_eq!(Store::open(alias).unwrap().threads().unwrap(), ["t"]);
-    }
-}
-
-#[test]
-fn a_waiting_opener_gets_in_when_the_other_leaves() {
-    let scratch = Scratch::new();
-    let dir = scratch.path("store");
-    let store = Store::open(&dir).unwrap();
-    std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| Store::open(&dir).unwrap().threads().unwrap());
-        store.put_bytes("t", TypeTag::BYTES, b"x", PutOptions::default()).unwrap();
-        drop(store);
-        assert_eq!(waiting.join().unwrap(), ["t"]);
-    });
-}
+use crate::scratch::{Scratch, snapshot, state, twenty_puts};
 
 #[test]
 fn openers_at_the_same_instant_of_what_does_not_exist_yet_all_succeed() {
@@ -90,13 +33,12 @@ fn opened_and_closed_a_hundred_times_it_is_the_same() {
     let scratch = Scratch::new();
     let dir = scratch.path("store");
     for count in 0..100u64 {
-        // Not ZERO: a child of another test may hold a copy of the lock until it runs its program.
         let store = Store::options().max_history(None).busy_timeout(Duration::from_secs(5)).open(&dir).unwrap();
         assert!(!store.recovery().fresh_segment);
         assert_eq!(store.stats().unwrap().checkpoints, count);
         store.put_bytes("t", TypeTag::BYTES, b"x", PutOptions::default()).unwrap();
     }
-    assert_eq!(snapshot(&dir).len(), 3, "files pile up");
+    assert_eq!(snapshot(&dir).len(), 6, "files pile up");
 }
 
 #[test]
@@ -171,14 +113,85 @@ fn a_thousand_openings_without_a_pause_are_one_log() {
     assert!(!store.recovery().fresh_segment);
 }
 
+/// Puts something of a kind under a path; what was there goes.
+fn place(kind: &str, path: &Path) {
+    let _ = fs::remove_file(path);
+    match kind {
+        "nothing" => {}
+        "an empty file" => fs::write(path, b"").unwrap(),
+        "garbage" => fs::write(path, b"4711 garbage").unwrap(),
+        "a folder" => fs::create_dir(path).unwrap(),
+        "a pipe" => assert!(Command::new("mkfifo").arg(path).status().unwrap().success()),
+        "a link" => symlink("MANIFEST", path).unwrap(),
+        "a link to nothing" => symlink("nowhere", path).unwrap(),
+        _ => panic!("{kind}"),
+    }
+}
+
 #[test]
 fn lock_files_of_any_kind_stand_in_nobody_s_way() {
+    for name in ["open.lock", "write.lock", "sync.lock"] {
+        for kind in ["nothing", "an empty file", "garbage", "a folder", "a pipe", "a link"] {
+            let (scratch, context) = (Scratch::new(), format!("{kind} as {name}"));
+            let dir = scratch.path("store");
+            let mut expected = twenty_puts(&dir);
+            place(kind, &dir.join(name));
+            let kept = fs::symlink_metadata(dir.join(name)).ok().map(|metadata| (metadata.ino(), metadata.len()));
+            for _ in 0..2 {
+                let one = Store::open(&dir).unwrap_or_else(|error| panic!("{context}: {error}"));
+                let other = Store::open(&dir).unwrap_or_else(|error| panic!("{context}, beside another: {error}"));
+                assert!(!one.recovery().fresh_segment, "{context}");
+                for (number, store) in [&one, &other, &one].into_iter().enumerate() {
+                    expected.put(store, "a", state("a", number as u64, 50));
+                }
+                expected.is_all_of(&one, &context);
+                expected.is_all_of(&other, &context);
+                assert_eq!(one.stats().unwrap(), other.stats().unwrap());
+            }
+            let now = fs::symlink_metadata(dir.join(name)).ok().map(|metadata| (metadata.ino(), metadata.len()));
+            assert!(kept.is_none() || now == kept, "{context}: it was touched");
+        }
+    }
+}
+
+#[test]
+fn a_lock_that_cannot_be_made_is_told_by_name_unless_it_is_but_an_economy() {
     let scratch = Scratch::new();
     let dir = scratch.path("store");
-    Store::open(&dir).unwrap().put_bytes("t", TypeTag::BYTES, b"x", PutOptions::default()).unwrap();
-    fs::write(dir.join("write.lock"), b"4711 garbage").unwrap();
-    fs::write(dir.join("sync.lock"), b"").unwrap();
-    fs::create_dir(dir.join("open.lock")).unwrap();
+    let mut expected = twenty_puts(&dir);
+    for name in ["open.lock", "write.lock"] {
+        place("a link to nothing", &dir.join(name));
+        let error = Store::open(&dir).unwrap_err();
+        assert_eq!((error.kind(), error.file().unwrap().0), (ErrorKind::Io, &*dir.join(name)), "{error}");
+        expected.is_all_of(&Store::options().read_only(true).open(&dir).unwrap(), name);
+        fs::remove_file(dir.join(name)).unwrap();
+        expected.is_all_of(&Store::open(&dir).unwrap(), name);
+    }
+    place("a link to nothing", &dir.join("sync.lock"));
+    let (one, other) = (Store::open(&dir).unwrap(), Store::open(&dir).unwrap());
+    for number in 0..4 {
+        expected.put(&one, "a", state("a", number, 50));
+        expected.put(&other, "b", state("b", number, 50));
+    }
+    expected.is_all_of(&one, "without sync.lock");
+    expected.is_all_of(&other, "without sync.lock");
+    assert!(fs::symlink_metadata(dir.join("sync.lock")).unwrap().is_symlink() && !dir.join("nowhere").exists());
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_file_makes_nobody_wait() {
+    let scratch = Scratch::new();
+    let dir = scratch.path("store");
+    let expected = twenty_puts(&dir);
+    place("a pipe", &dir.join("tail"));
+    expected.is_all_of(&Store::options().read_only(true).open(&dir).unwrap(), "read-only");
     let store = Store::open(&dir).unwrap();
-    assert!(store.exists("t").unwrap() && dir.join("open.lock").is_dir() && fs::read(dir.join("write.lock")).unwrap() == b"4711 garbage");
+    expected.is_all_of(&store, "a pipe as tail");
+    assert!(store.recovery().fresh_segment && fs::metadata(dir.join("tail")).unwrap().is_file());
+    drop(store);
+    place("a pipe", &dir.join("MANIFEST"));
+    for read_only in [true, false] {
+        let error = Store::options().read_only(read_only).open(&dir).unwrap_err();
+        assert_eq!((error.kind(), error.file().unwrap().0), (ErrorKind::Corrupt, &*dir.join("MANIFEST")), "{error}");
+    }
 }

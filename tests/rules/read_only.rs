@@ -5,7 +5,7 @@ use std::fs;
 use taffrail::{Checkpointer, ErrorKind, PutOptions, Store, TypeTag};
 
 use crate::mounts;
-use crate::scratch::{Expected, Scratch, frames, segments, snapshot, state, twenty_puts};
+use crate::scratch::{Expected, Scratch, frames, history, segments, snapshot, state, twenty_puts};
 
 fn refuses_writes(store: &Store) {
     for error in [
@@ -70,6 +70,102 @@ fn a_reader_beside_a_writer_sees_one_moment() {
     let reader = Store::options().read_only(true).open(&dir).unwrap();
     assert!(reader.stats().unwrap().dead_bytes > 100_000, "{:?}", reader.stats());
     assert_eq!(reader.stats().unwrap(), store.stats().unwrap());
+}
+
+/// A reader that found a page shows what is put at its next call: by whom ever, in whatever segment.
+#[test]
+fn a_reader_follows_all_who_write() {
+    for mmap in [true, false] {
+        let scratch = Scratch::new();
+        let dir = scratch.path("store");
+        let options = || Store::options().segment_bytes(64 * 1024).max_history(None);
+        let writers = [options().open(&dir).unwrap(), options().open(&dir).unwrap()];
+        let reader = Store::options().read_only(true).mmap(mmap).open(&dir).unwrap();
+        let mut expected = Expected::default();
+        for number in 0..40 {
+            let length = if number % 9 == 8 { 20_000 } else { 3_000 };
+            expected.put(&writers[number as usize % 2], "t", state("t", number, length));
+            expected.is_all_of(&reader, &format!("put {number}, mmap {mmap}"));
+            assert_eq!(reader.stats().unwrap(), writers[0].stats().unwrap());
+        }
+        assert!(segments(&dir).len() > 3);
+        writers[1].delete("t").unwrap();
+        assert!(!reader.exists("t").unwrap());
+        drop(writers);
+        // Nobody writes any more; then others do.
+        options().open(&dir).unwrap().put_bytes("new", TypeTag::BYTES, b"x", PutOptions::default()).unwrap();
+        assert_eq!(reader.threads().unwrap(), ["new"]);
+        refuses_writes(&reader);
+    }
+}
+
+/// Before the first writer: the page tells of those that were, of an earlier run of the system, or
+/// of less than the log holds.
+#[test]
+fn a_reader_that_was_there_before_the_first_writer_follows_it() {
+    let scratch = Scratch::new();
+    let whole = scratch.path("whole");
+    let mut early = Vec::new();
+    let written = {
+        let store = Store::open(&whole).unwrap();
+        let mut expected = Expected::default();
+        for number in 0..20 {
+            if number == 10 {
+                early = fs::read(whole.join("tail")).unwrap();
+            }
+            expected.put(&store, "a", state("a", number, 100));
+        }
+        expected
+    };
+    let own = fs::read(whole.join("tail")).unwrap();
+    let other_boot = |page: &[u8]| [&page[..32], &[1; 16], &page[48..]].concat();
+    let pages = [
+        ("its own", own.clone(), false),
+        ("an earlier one", early.clone(), true),
+        ("of another boot", other_boot(&own), true),
+        ("an earlier one of another boot", other_boot(&early), true),
+    ];
+    for (name, page, fresh_segment) in pages {
+        for mmap in [true, false] {
+            let (dir, mut expected) = (scratch.copy(&whole, "copy"), written.clone());
+            fs::write(dir.join("tail"), &page).unwrap();
+            let reader = Store::options().read_only(true).mmap(mmap).open(&dir).unwrap();
+            assert!(reader.recovery().damage.is_empty() && reader.recovery().torn_bytes == 0, "{name}: {:?}", reader.recovery());
+            // The step that no later one proves is shown only if no page of this run of the system
+            // denies it.
+            let read = history(&reader, "a").unwrap();
+            assert!(read == expected.0["a"][..read.len()], "{name}");
+            assert_eq!(read.len(), if name == "an earlier one" { 19 } else { 20 }, "{name}");
+            let writer = Store::open(&dir).unwrap();
+            assert_eq!(writer.recovery().fresh_segment, fresh_segment, "{name}");
+            expected.is_all_of(&reader, &format!("{name}, beside a writer"));
+            for number in 0..5 {
+                expected.put(&writer, "a", state("a", number, 100));
+                expected.is_all_of(&reader, &format!("{name}, put {number}"));
+            }
+        }
+    }
+}
+
+/// A reader that found no page makes none, and follows the one that the first writer makes.
+#[test]
+fn a_reader_without_a_page_follows_the_one_that_comes() {
+    let scratch = Scratch::new();
+    let dir = scratch.path("store");
+    let expected = twenty_puts(&dir);
+    fs::remove_file(dir.join("tail")).unwrap();
+    let before = snapshot(&dir);
+    let reader = Store::options().read_only(true).open(&dir).unwrap();
+    expected.is_all_of(&reader, "before the first writer");
+    assert!(before == snapshot(&dir), "reading left a trace");
+    let writer = Store::options().segment_bytes(64 * 1024).max_history(None).open(&dir).unwrap();
+    assert!(writer.recovery().fresh_segment);
+    let mut more = expected;
+    for number in 0..50 {
+        more.put(&writer, "a", state("a", number, 3000));
+        more.is_all_of(&reader, &format!("put {number}"));
+    }
+    more.is_all_of(&Store::options().read_only(true).open(&dir).unwrap(), "a later reader");
 }
 
 const MOUNTED: &str = "TAFFRAIL_TEST_READ_ONLY_MOUNT";

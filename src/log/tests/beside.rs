@@ -71,10 +71,11 @@ fn a_conflict_is_answered_when_the_step_it_rests_on_is_kept() {
         batch.put(thread, TypeTag::BYTES, b"x", PutOptions::default());
         let prepared = Prepared::new(&batch, &Os).unwrap();
         let mut turn = shared.turn().unwrap();
-        let mut plan = Plan::new(&shared.index, shared.segments.load_full(), turn.terms());
+        let mut plan = Plan::new(&shared.index, shared.segments.load_full(), turn.terms(shared));
         plan.batch(&prepared).unwrap();
         let (_, end) = turn.append(shared, &plan).unwrap();
-        shared.index.append(end, plan.changes);
+        shared.follower.reading().appended(&turn.active, shared.tail.next_seq() - 1);
+        shared.index.append(end, plan.changes.into_list());
         shared.tail.raise_appended(end);
         drop(turn);
         let asked = PutOptions::default().expected_head(ExpectedHead::Empty);

@@ -56,6 +56,8 @@ pub(super) enum Action {
     Kill,
     /// The call is blocked until `Failing::resume`.
     Pause,
+    /// The worker panics.
+    Panic,
 }
 
 /// When it happens.
@@ -205,6 +207,7 @@ impl Failing {
             Action::Stop => signal_this_process(Signal::STOP),
             Action::Kill => signal_this_process(Signal::KILL),
             Action::Pause => self.block(),
+            Action::Panic => panic!("a panic on order"),
         }
         Ok(())
     }

@@ -17,9 +17,9 @@ use crate::log::Store;
 use crate::options::Options;
 use crate::query::HistoryQuery;
 
-type Contents = BTreeMap<String, Vec<Vec<u8>>>;
+pub(super) type Contents = BTreeMap<String, Vec<Vec<u8>>>;
 
-fn contents(store: &Store) -> Contents {
+pub(super) fn contents(store: &Store) -> Contents {
     let states = |thread: &String| -> Vec<Vec<u8>> {
         let newest_first = store.history_bytes(thread, &HistoryQuery::default()).unwrap();
         newest_first.map(|read| read.unwrap().state.to_vec()).collect()
@@ -27,19 +27,19 @@ fn contents(store: &Store) -> Contents {
     store.threads().unwrap().into_iter().map(|thread| (thread.clone(), states(&thread))).collect()
 }
 
-fn put(place: &dyn Checkpointer, thread: &str, length: usize, durability: Durability) -> Result<()> {
+pub(super) fn put(place: &dyn Checkpointer, thread: &str, length: usize, durability: Durability) -> Result<()> {
     let state = vec![thread.len() as u8 + 1; length];
     place.put_bytes(thread, TypeTag::BYTES, &state, PutOptions::default().durability(durability)).map(drop)
 }
 
-fn options(layer: &Failing) -> Options {
+pub(super) fn options(layer: &Failing) -> Options {
     let mut options = Store::options().segment_bytes(64 * 1024);
     options.fs = Arc::new(layer.clone());
     options
 }
 
 /// Puts that are acknowledged before anything fails; `fill` of them lead up to the segment's end.
-fn acknowledged(store: &Store, fill: usize) {
+pub(super) fn acknowledged(store: &Store, fill: usize) {
     for thread in ["a", "b", "a", "c", "a"] {
         put(store, thread, 300, Durability::Sync).unwrap();
     }
@@ -47,13 +47,13 @@ fn acknowledged(store: &Store, fill: usize) {
     put(store, "b", 200, Durability::Buffered).unwrap();
 }
 
-struct Write {
-    name: &'static str,
-    fill: usize,
-    run: fn(&Store) -> Result<()>,
+pub(super) struct Write {
+    pub name: &'static str,
+    pub fill: usize,
+    pub run: fn(&Store) -> Result<()>,
 }
 
-const WRITES: [Write; 8] = [
+pub(super) const WRITES: [Write; 8] = [
     Write { name: "a durable put", fill: 0, run: |store| put(store, "new", 500, Durability::Sync) },
     Write { name: "a buffered put", fill: 0, run: |store| put(store, "new", 500, Durability::Buffered) },
     Write { name: "a put that rotates", fill: 5, run: |store| put(store, "new", 10_000, Durability::Sync) },
@@ -160,7 +160,7 @@ fn one_write(context: &str, fill: usize, run: fn(&Store) -> Result<()>, fault: F
     !failed.is_empty()
 }
 
-fn after(fill: usize, run: fn(&Store) -> Result<()>) -> Contents {
+pub(super) fn after(fill: usize, run: fn(&Store) -> Result<()>) -> Contents {
     let scratch = Scratch::new();
     let store = Store::options().segment_bytes(64 * 1024).durability(Durability::Buffered).open(scratch.dir()).unwrap();
     acknowledged(&store, fill);
@@ -169,7 +169,7 @@ fn after(fill: usize, run: fn(&Store) -> Result<()>) -> Contents {
 }
 
 /// Opens twice, for reading first: one of the allowed contents, no damage, and new puts stay.
-fn reopens(dir: &Path, allowed: &[Contents], context: &str) {
+pub(super) fn reopens(dir: &Path, allowed: &[Contents], context: &str) {
     for read_only in [true, false] {
         let store = Store::options().read_only(read_only).open(dir).unwrap_or_else(|error| panic!("{context}: reopen: {error}"));
         assert!(store.recovery().damage.is_empty(), "{context}: {:?}", store.recovery());
@@ -295,8 +295,7 @@ fn what_a_refused_batch_left_behind_the_end_is_never_joined_to_a_later_put() {
     drop(store);
     std::fs::remove_file(scratch.dir().join("tail")).unwrap();
     let reader = Store::options().read_only(true).open(scratch.dir()).unwrap();
-    assert_eq!(reader.recovery().unproven.len(), 1, "{:?}", reader.recovery());
-    assert_eq!(reader.recovery().unproven[0].thread.as_deref(), Some("two"));
+    assert!(reader.recovery().unproven.is_empty(), "the next turn wiped it: {:?}", reader.recovery());
     reopens(&scratch.dir(), &[before], "a left record");
-    assert!(scratch.dir().join("quarantine").is_dir(), "unproven records are kept");
+    assert!(!scratch.dir().join("quarantine").exists());
 }

@@ -7,9 +7,13 @@ mod failing;
 mod faults;
 mod interrupted;
 mod media;
+mod mended;
 mod model;
+mod other;
 mod races;
-
+mod schedules;
+mod shared;
+mod survivors;
 mod syncs;
 
 use std::collections::BTreeMap;

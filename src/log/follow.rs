@@ -1,0 +1,407 @@
+//! Following the log: taking in what other processes have appended, in the log's order.
+//!
+//! Each process reads every frame once, from the shared page's word that it is there: writers up to
+//! the appended end, readers up to the visible one. Nobody is asked and no other process' lock is
+//! taken. A newer generation means: read the manifest, pass through the segments behind the one read
+//! last. Where what was read last is not in the log any more, because a run was written anew, the
+//! whole index is built again.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Shared;
+use super::active::Active;
+use super::changes::Changes;
+use super::examine::{self, locate};
+use super::look::look;
+use super::recovery;
+use super::tail::poisoned;
+use super::turn::Writer;
+use super::view::{Location, Shift};
+use crate::error::{Error, ErrorKind, Result, is_disk_full};
+use crate::format::Flaw;
+use crate::format::manifest::{Listed, Manifest};
+use crate::format::names;
+use crate::format::record::Record;
+use crate::fs::File;
+
+/// So many batches are taken in before those that are visible are shown.
+const SHOWN_TOGETHER: usize = 256;
+
+/// How far this process has read the log. The lock is held while frames, or a newer manifest, are
+/// read, and by no one who waits for another process.
+#[derive(Debug)]
+pub(crate) struct Follower(Mutex<Reading>);
+
+/// Where the reading stands.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    /// The newest manifest that was read.
+    pub manifest: Arc<Manifest>,
+    /// The segment being read; its end is where the next frame will be looked for.
+    pub active: Active,
+    /// How many syncs had been begun when its file was opened here: if one of them failed and its
+    /// process died before it could say so, this descriptor will not tell.
+    pub opened_at: u64,
+    /// The number of the last record taken in: one that is met again was written anew.
+    pub last_seq: u64,
+}
+
+/// What a sync from this process would sync.
+pub(crate) struct SyncTarget {
+    /// The generation in which the file is that of the active segment.
+    pub generation: u64,
+    /// The file.
+    pub file: Arc<dyn File>,
+    /// As in [`Reading`].
+    pub opened_at: u64,
+}
+
+impl Follower {
+    /// A follower that stands there.
+    pub fn new(reading: Reading) -> Follower {
+        Follower(Mutex::new(reading))
+    }
+
+    /// What a sync would sync now.
+    pub fn sync_target(&self) -> SyncTarget {
+        let reading = self.reading();
+        SyncTarget { generation: reading.manifest.generation, file: reading.active.file.clone(), opened_at: reading.opened_at }
+    }
+
+    /// Where the reading stands, for as long as nobody else may move it.
+    pub fn reading(&self) -> MutexGuard<'_, Reading> {
+        // A panic elsewhere leaves the reading where its last whole batch was.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reading {
+    /// Takes in all up to a position that the page has told, from the segments that hold it.
+    ///
+    /// Errors: `Corrupt` where a frame that must be there is not sound; `Io`. What was taken in until
+    /// then stays.
+    pub fn follow_to(&mut self, shared: &Shared, position: u64) -> Result<()> {
+        // The position is older than this look: a segment that it stands in is installed by now.
+        if self.manifest.generation < shared.tail.generation() {
+            self.renew(shared)?;
+        }
+        let base = self.active.segment.base;
+        if self.active.end_position() < position {
+            self.read_to(shared, position - base)?;
+        }
+        Ok(())
+    }
+
+    /// Stands behind what this process has appended by itself. In the turn.
+    pub fn appended(&mut self, active: &Active, last_seq: u64) {
+        (self.active.end, self.active.filled, self.active.prev_check) = (active.end, active.filled, active.prev_check);
+        self.last_seq = last_seq;
+    }
+
+    /// Reads the manifest and goes on in what it lists.
+    pub fn renew(&mut self, shared: &Shared) -> Result<()> {
+        loop {
+            let manifest = Arc::new(shared.directory.manifest()?);
+            match self.go_on_in(shared, &manifest, Vec::new()) {
+                // A file that went away under us was retired by a newer manifest.
+                Err(_) if shared.directory.manifest()?.generation > manifest.generation => {}
+                done => return done,
+            }
+        }
+    }
+
+    /// Goes on in a newer manifest; `own` are those of its segments that were made here, each to be
+    /// read from its end on.
+    pub fn go_on_in(&mut self, shared: &Shared, manifest: &Arc<Manifest>, mut own: Vec<Active>) -> Result<()> {
+        let number = u64::from(self.active.segment.number);
+        let first_frame = u64::from(self.first_frame());
+        // Where the run begins that was written anew behind this segment, if one was.
+        let mut moved_from = None;
+        if manifest.epoch != self.manifest.epoch {
+            // Not all that was appended in the old one need be there.
+            return self.begin_again(shared);
+        }
+        let behind = match manifest.segments.iter().position(|listed| listed.number == number) {
+            Some(at) if manifest.segments[at].end == 0 => {
+                self.manifest = manifest.clone();
+                if let Some(own) = own.pop() {
+                    self.enter_own(shared, own);
+                }
+                return Ok(());
+            }
+            Some(at) if self.active.end <= manifest.segments[at].end => {
+                self.read_to(shared, manifest.segments[at].end)?;
+                at + 1
+            }
+            Some(at) => {
+                moved_from = Some(manifest.segments[at].end);
+                at + 1
+            }
+            // Retired instead of sealed: it was empty, or all of it was written anew.
+            None if self.active.end == first_frame || manifest.retired.contains(&number) => {
+                moved_from = (self.active.end > first_frame).then_some(first_frame);
+                manifest.segments.partition_point(|listed| listed.base < self.active.segment.base)
+            }
+            // What was read last is not in the log any more.
+            None => return self.begin_again(shared),
+        };
+        for listed in &manifest.segments[behind..] {
+            match own.iter().position(|own| u64::from(own.segment.number) == listed.number) {
+                Some(at) => self.enter_own(shared, own.swap_remove(at)),
+                None => self.enter(shared, manifest, listed)?,
+            }
+            if let Some(from) = moved_from.take() {
+                self.pass_moved(shared, locate(number, from, 0)?)?;
+            }
+            if listed.end != 0 {
+                self.read_to(shared, listed.end)?;
+            }
+        }
+        self.manifest = manifest.clone();
+        shared.keep_segments(manifest);
+        Ok(())
+    }
+
+    /// Goes on in a segment that this process has made: its descriptor is in no doubt.
+    fn enter_own(&mut self, shared: &Shared, own: Active) {
+        shared.add_segment(own.segment.clone());
+        self.active = own;
+        self.opened_at = 0;
+    }
+
+    /// Goes on at the beginning of another segment.
+    fn enter(&mut self, shared: &Shared, manifest: &Manifest, listed: &Listed) -> Result<()> {
+        let path = shared.directory.file(&names::segment(listed.number));
+        let write = listed.end == 0 && shared.turn.is_some();
+        let file = shared.directory.open_log(listed.number, write).map_err(|error| Error::os("open", &path, error))?;
+        // Behind the opening: a sync that began later than this count tells this descriptor too.
+        let opened_at = shared.tail.syncs_begun();
+        let header_check = examine::header_check(&*file, manifest, listed).ok_or_else(|| {
+            Error::new(ErrorKind::Corrupt, "the file is not the segment that the manifest lists: put the store's own file back")
+                .with_file(&path, Some(0))
+        })?;
+        let first_frame = u64::from(listed.first_frame);
+        self.active = Active::new(&shared.directory, &shared.options, listed, file, first_frame, Some(header_check))?;
+        self.opened_at = opened_at;
+        shared.add_segment(self.active.segment.clone());
+        Ok(())
+    }
+
+    /// Passes over frames that were taken in before they were written anew here, and finds them here
+    /// from now on. They stand at the beginning, in their order, and are synced.
+    fn pass_moved(&mut self, shared: &Shared, from: Location) -> Result<()> {
+        let to = locate(u64::from(self.active.segment.number), self.active.end, 0)?;
+        let limit = self.active.file.len().map_err(|error| Error::os("read", &self.active.segment.path, error))?;
+        self.reach(shared, limit)?;
+        let mut threads = HashSet::new();
+        while let Ok(frame) = self.active.segment.frame_head(self.active.end, limit) {
+            if frame.head.seq > self.last_seq {
+                break;
+            }
+            if let Ok(record) = Record::decode(&frame.record) {
+                threads.insert(record.thread().into());
+            }
+            (self.active.end, self.active.prev_check) = (self.active.end + frame.head.frame_len(), Some(frame.check));
+        }
+        shared.index.moved(&threads, &Shift { from, to });
+        Ok(())
+    }
+
+    /// Takes in all that stands in a segment to which the ends are not raised yet: who began it has
+    /// synced it, and nobody has appended to it. In the turn.
+    fn read_begun(&mut self, shared: &Shared) -> Result<()> {
+        let length = self.active.file.len().map_err(|error| Error::os("read", &self.active.segment.path, error))?;
+        self.reach(shared, length)?;
+        let mut limit = self.active.end;
+        while let Ok(frame) = self.active.segment.frame_head(limit, length) {
+            limit += frame.head.frame_len();
+        }
+        self.read_to(shared, limit)
+    }
+
+    /// Takes in the frames of the segment up to an offset where a batch ends. What is not sound there
+    /// costs itself alone.
+    fn read_to(&mut self, shared: &Shared, limit: u64) -> Result<()> {
+        self.reach(shared, limit)?;
+        let segment = self.active.segment.clone();
+        let mut at = self.active.end;
+        let (mut changes, mut unshown) = (Changes::default(), 0);
+        while at < limit {
+            let frame = segment.frame_head(at, limit);
+            if frame.is_err() && shared.turn.is_none() && segment.is_blank(at) {
+                // The page that a reader follows without a lock is older than the files.
+                return frame.map(drop);
+            }
+            let (more, check) = match &frame {
+                Ok(frame) => {
+                    match Record::decode(&frame.record) {
+                        Ok(record) => {
+                            let location = locate(u64::from(segment.number), at, frame.head.frame_len())?;
+                            changes.apply(changes.current(&shared.index, record.thread()), &record, location);
+                        }
+                        Err(flaw @ Flaw::Unknown(_)) => {
+                            return Err(Error::new(ErrorKind::Unsupported, flaw.to_string()).with_file(&segment.path, Some(at)));
+                        }
+                        Err(_) => {}
+                    }
+                    self.last_seq = frame.head.seq;
+                    at += frame.head.frame_len();
+                    (frame.head.more, Some(frame.check))
+                }
+                // Damage, which `verify` tells of; what stands behind it counts.
+                Err(error) if error.kind() == ErrorKind::Corrupt => {
+                    at = segment.behind_damage(at, limit);
+                    (false, None)
+                }
+                Err(_) => return frame.map(drop),
+            };
+            if !more || at == limit {
+                shared.index.append(segment.base + at, std::mem::take(&mut changes).into_list());
+                (self.active.end, self.active.prev_check) = (at, check);
+                unshown += 1;
+            }
+            if unshown == SHOWN_TOGETHER {
+                // One who lags far behind keeps no views that nobody will see.
+                shared.index.publish((segment.base + self.active.end).min(shared.tail.visible()));
+                unshown = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Maps more of the segment, where other processes make it longer than this one would.
+    fn reach(&mut self, shared: &Shared, limit: u64) -> Result<()> {
+        let Active { segment, file, .. } = &self.active;
+        // A reader without a lock follows a page that may be older than its files.
+        if segment.reaches(limit) && shared.turn.is_some() {
+            return Ok(());
+        }
+        let length = file.len().map_err(|error| Error::os("read", &segment.path, error))?;
+        if length < limit {
+            return Err(segment.damaged(length, Flaw::Torn("the file ends before what was appended to it")));
+        }
+        if segment.reaches(limit) {
+            return Ok(());
+        }
+        // Twice what is needed, so that a segment which grows is mapped again seldom.
+        let longer = segment.with_length(file, shared.options.mmap, (limit * 2).max(length))?;
+        shared.add_segment(longer.clone());
+        self.active.segment = longer;
+        Ok(())
+    }
+
+    /// Builds the index anew from the files, as an opener would.
+    fn begin_again(&mut self, shared: &Shared) -> Result<()> {
+        let looked = look(&shared.directory, &shared.options, &shared.tail, shared.turn.is_some())?;
+        shared.replace(self, looked);
+        Ok(())
+    }
+
+    fn first_frame(&self) -> u32 {
+        let number = u64::from(self.active.segment.number);
+        let listed = self.manifest.segments.iter().find(|listed| listed.number == number);
+        listed.map_or(crate::format::segment::HEADER_BYTES as u32, |listed| listed.first_frame)
+    }
+}
+
+impl Shared {
+    /// Brings what readers see up to what is visible. One load where there is nothing new.
+    ///
+    /// Errors: as [`Reading::follow_to`].
+    pub(super) fn refresh(&self) -> Result<()> {
+        if self.turn.is_none() && !self.tail.is_there() {
+            // A reader that came before the first writer looks for the page with every call.
+            self.tail.observe(&self.directory, &self.follower.reading().manifest);
+        }
+        let visible = self.tail.visible();
+        if self.index.published() >= visible { Ok(()) } else { self.refresh_to(visible) }
+    }
+
+    #[cold]
+    fn refresh_to(&self, visible: u64) -> Result<()> {
+        let mut reading = self.follower.reading();
+        match reading.follow_to(self, visible) {
+            // Without a lock nobody says that the page is as new as the files: what it tells of and
+            // they do not hold is not there for a reader.
+            Err(error) if self.turn.is_none() && error.kind() == ErrorKind::Corrupt => {}
+            followed => followed?,
+        }
+        if reading.active.end_position() >= visible {
+            self.index.publish(visible);
+        }
+        Ok(())
+    }
+
+    /// Takes in what others appended up to a position, for writers.
+    pub(super) fn follow_to(&self, position: u64) -> Result<()> {
+        self.follower.reading().follow_to(self, position)
+    }
+
+    /// What the holder of the turn works on: all that was appended is taken in.
+    ///
+    /// Errors: `Poisoned` also where the page went backwards under us; `Corrupt`.
+    pub(super) fn up_to_date(&self) -> Result<Writer> {
+        let tail = &self.tail;
+        if tail.is_poisoned(self.epoch) {
+            return Err(poisoned());
+        }
+        if tail.is_installing() {
+            // CRASH: who installed a manifest died before it could say so, or before the rename.
+            self.finish_installing()?;
+        }
+        let mut reading = self.follower.reading();
+        reading.follow_to(self, tail.appended())?;
+        if tail.appended() < reading.active.position(u64::from(reading.first_frame())) {
+            // CRASH: who began this segment died before it raised the ends up to what it holds.
+            reading.read_begun(self)?;
+            tail.raise_all(reading.active.end_position());
+        }
+        let (manifest, active) = (reading.manifest.clone(), reading.active.clone());
+        drop(reading);
+        if tail.appended() < active.end_position() {
+            return Err(went_backwards(self));
+        }
+        let unwiped = self.wipe(&active)?;
+        Ok(Writer { manifest, active, unwiped })
+    }
+
+    /// Wipes what an unfinished write left behind the end; answers up to where something is left.
+    ///
+    /// CRASH: who had the turn before died in its write, or had no room to finish it.
+    fn wipe(&self, active: &Active) -> Result<u64> {
+        let writing = self.tail.writing();
+        if writing <= active.end_position() {
+            return Ok(0);
+        }
+        match active.wipe(writing) {
+            Ok(()) => {
+                self.tail.set_writing(0);
+                Ok(0)
+            }
+            // Where even writing over needs room, it is left to a later turn: it chains to nothing.
+            Err(error) if is_disk_full(&error) => Ok(writing),
+            Err(error) => {
+                self.tail.poison(self.epoch);
+                Err(poisoned().with_source(Error::os("write", &active.segment.path, error)))
+            }
+        }
+    }
+
+    /// Finishes the installation of a manifest whose process died in it. In the turn.
+    fn finish_installing(&self) -> Result<()> {
+        let manifest = self.directory.manifest()?;
+        let contents = self.directory.contents()?;
+        recovery::finish_renames(&self.directory, &manifest, &contents)?;
+        self.directory.sync().inspect_err(|_| self.tail.poison(self.epoch))?;
+        self.tail.set_generation(manifest.generation);
+        self.tail.set_installing(manifest.generation);
+        Ok(())
+    }
+}
+
+/// The answer where the page tells less than this process has seen.
+pub(crate) fn went_backwards(shared: &Shared) -> Error {
+    let message = "the store's files were replaced by older ones while they are in use: close it and open it again";
+    Error::new(ErrorKind::Poisoned, message).with_file(&shared.directory.file(names::TAIL), None)
+}

@@ -1,0 +1,189 @@
+//! Reading a whole log from its files into an index: as it is, or as processes at work show it.
+//!
+//! Changes nothing. What counts is judged by `examine`; here is where the reading goes to.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::active::Active;
+use super::directory::Directory;
+use super::examine::{Examination, Examined};
+use super::follow::Reading;
+use super::index::Index;
+use super::replay::Replay;
+use super::segments::{Segment, SegmentSet};
+use super::tail::{Marks, Tail};
+use super::view::View;
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::manifest::{Listed, Manifest};
+use crate::format::names;
+use crate::options::Options;
+use crate::report::Recovery;
+
+/// The log as it was read from its files.
+pub(crate) struct Log {
+    pub threads: HashMap<Arc<str>, Arc<View>>,
+    pub segments: SegmentSet,
+    pub reading: Reading,
+    pub report: Recovery,
+    pub unreadable: Option<PathBuf>,
+}
+
+/// Reads the log as the processes at work, or the files, show it at this moment. Changes nothing.
+pub(crate) fn look(directory: &Directory, options: &Options, tail: &Tail, write: bool) -> Result<Log> {
+    loop {
+        // The page before the manifest that it is judged by: a segment begun in between would else
+        // make its end look like one that the segment before it has lost.
+        let marks = Marks::read(directory, &directory.manifest()?);
+        let (visible, appended) = (tail.visible(), tail.appended());
+        let manifest = directory.manifest()?;
+        let first_frame = manifest.segments.last().map_or(0, |active| active.base + u64::from(active.first_frame));
+        let sight = match write {
+            false => Sight::Files(marks),
+            true if appended < first_frame => Sight::Begun,
+            true => Sight::Upto(visible.max(first_frame)),
+        };
+        let log = look_under(directory, options, &manifest, &sight, tail, write);
+        // Nobody appends to a segment before the ends are raised to it; else it was read too late.
+        let too_late = match &sight {
+            Sight::Upto(_) => false,
+            Sight::Begun => tail.appended() >= first_frame,
+            Sight::Files(marks) => marks.is_some_and(|marks| {
+                let lags = marks.boot == directory.fs.boot() && marks.generation != manifest.generation;
+                lags && Marks::read(directory, &manifest).is_none_or(|now| now.generation != marks.generation)
+            }),
+        };
+        if too_late {
+            continue;
+        }
+        // A file that went away under us was retired by a newer manifest.
+        if log.is_ok() || directory.manifest()?.generation == manifest.generation {
+            return log;
+        }
+    }
+}
+
+/// How the active segment is looked at.
+enum Sight {
+    /// Up to a position, where a batch ends.
+    Upto(u64),
+    /// All of it: the ends are not raised to it yet, so it is as who began it has synced it.
+    Begun,
+    /// As the files show it, beside whoever writes them.
+    Files(Option<Marks>),
+}
+
+fn look_under(directory: &Directory, options: &Options, manifest: &Manifest, sight: &Sight, tail: &Tail, write: bool) -> Result<Log> {
+    let mut read = match sight {
+        Sight::Upto(position) => Read::upto(directory, manifest, *position)?,
+        Sight::Begun => Read::files(directory, manifest, 0)?,
+        Sight::Files(marks) => {
+            let mut read = Read::files(directory, manifest, marks.map_or(0, |marks| marks.synced))?;
+            // Behind the appended end stands what a writer is about to write, or died writing.
+            let appended = marks.filter(|marks| marks.boot == directory.fs.boot() && marks.generation == manifest.generation);
+            read.cut_tail(manifest, appended.map_or(u64::MAX, |marks| marks.appended));
+            read
+        }
+    };
+    read.replay.take_tail(manifest, &read.examined.end.tail)?;
+    let active = read.active(directory, options, manifest, write)?;
+    // Behind the opening: a sync that began later than this count tells this descriptor too.
+    read.opened_at = tail.syncs_begun();
+    read.into_log(directory, options, manifest.clone(), active, Recovery::default())
+}
+
+/// What was read of a log.
+pub(crate) struct Read {
+    pub replay: Replay,
+    pub examined: Examined,
+    opened_at: u64,
+}
+
+impl Read {
+    /// As the files show it: all that is proven, and what counts behind that, not yet taken in.
+    pub fn files(directory: &Directory, manifest: &Manifest, page_synced: u64) -> Result<Read> {
+        Self::run(Examination { directory, manifest, page_synced, payloads: false, upto: None })
+    }
+
+    /// Up to where processes at work have made it visible.
+    fn upto(directory: &Directory, manifest: &Manifest, visible: u64) -> Result<Read> {
+        Self::run(Examination { directory, manifest, page_synced: 0, payloads: false, upto: Some(visible) })
+    }
+
+    fn run(examination: Examination<'_>) -> Result<Read> {
+        let mut replay = Replay::default();
+        let examined = examination.run(&mut |record, at| replay.take(record, at))?;
+        Ok(Read { replay, examined, opened_at: 0 })
+    }
+
+    /// Forgets what stands behind a position.
+    fn cut_tail(&mut self, manifest: &Manifest, position: u64) {
+        let Some(active) = manifest.segments.last() else { return };
+        let end = &mut self.examined.end;
+        let counted = end.tail.partition_point(|frame| active.base + frame.end() <= position);
+        if counted < end.tail.len() {
+            let last = end.tail[..counted].last();
+            end.end = last.map_or(end.proven, |frame| frame.end());
+            end.last_check = last.map(|frame| frame.check);
+            self.examined.last_seq = last.map_or(self.examined.proven_seq, |frame| frame.head.seq);
+            end.tail.truncate(counted);
+        }
+    }
+
+    /// The active segment as it stands.
+    pub fn active(&self, directory: &Directory, options: &Options, manifest: &Manifest, write: bool) -> Result<Active> {
+        let listed = manifest.segments.last().ok_or_else(|| Error::new(ErrorKind::Corrupt, "the manifest lists no segment"))?;
+        let path = directory.file(&names::segment(listed.number));
+        let file = directory.open_log(listed.number, write).map_err(|error| Error::os("open", &path, error))?;
+        let end = &self.examined.end;
+        Active::new(directory, options, listed, file, end.end, end.last_check)
+    }
+
+    /// The log of which it was read, with its sealed segments open.
+    pub fn into_log(
+        self,
+        directory: &Directory,
+        options: &Options,
+        manifest: Manifest,
+        active: Active,
+        mut report: Recovery,
+    ) -> Result<Log> {
+        let segments = open_segments(directory, options, manifest.segments.iter().filter(|listed| listed.end != 0))?;
+        let Examined { frames, damage, unproven, unreadable, end, last_seq, .. } = self.examined;
+        report.frames = frames + end.tail.len() as u64;
+        report.torn_bytes = end.torn_bytes;
+        report.damage = damage;
+        report.unproven = unproven;
+        let mut log = Log::new(manifest, self.replay, segments, active, report, unreadable);
+        (log.reading.opened_at, log.reading.last_seq) = (self.opened_at, last_seq);
+        Ok(log)
+    }
+}
+
+impl Log {
+    /// A log of which so much was read.
+    pub fn new(
+        manifest: Manifest,
+        replay: Replay,
+        mut segments: SegmentSet,
+        active: Active,
+        report: Recovery,
+        unreadable: Option<PathBuf>,
+    ) -> Log {
+        segments.insert(active.segment.number, active.segment.clone());
+        let reading = Reading { manifest: Arc::new(manifest), active, opened_at: 0, last_seq: 0 };
+        Log { threads: replay.into_threads(), segments, reading, report, unreadable }
+    }
+
+    /// An index of its threads.
+    pub fn index(&mut self) -> Index {
+        Index::of(self.reading.active.end_position(), std::mem::take(&mut self.threads))
+    }
+}
+
+/// Opens listed segments for reading; one whose file is missing was reported before.
+fn open_segments<'a>(directory: &Directory, options: &Options, listed: impl Iterator<Item = &'a Listed>) -> Result<SegmentSet> {
+    let opened = listed.filter_map(|listed| Segment::open(directory, options.mmap, listed).transpose());
+    opened.map(|segment| segment.map(|segment| (segment.number, segment))).collect()
+}
