@@ -10,8 +10,18 @@ use std::os::unix::ffi::OsStrExt;
 
 use support::{Cli, Ended, json_lines, keys};
 
-const READING: [&[&str]; 8] =
-    [&["get", "t"], &["get", "t", "--id", "x"], &["history", "t"], &["threads"], &["stats"], &["verify"], &["export"], &["export", "t"]];
+const READING: [&[&str]; 10] = [
+    &["get", "t"],
+    &["get", "t", "--id", "x"],
+    &["history", "t"],
+    &["threads"],
+    &["watch"],
+    &["watch", "t", "--limit", "0"],
+    &["stats"],
+    &["verify"],
+    &["export"],
+    &["export", "t"],
+];
 const KEEPING: [&[&str]; 4] = [&["delete", "t"], &["delete", "t", "--id", "x"], &["retain", "5"], &["compact"]];
 
 #[test]
@@ -117,6 +127,7 @@ fn other_places_go_by_their_names() {
     on("", &["threads"]).failed(5, "place");
     on("memory:", &["get", "t"]).failed(1, "no thread");
     on("memory:", &["stats"]).failed(5, "stats");
+    on("memory:", &["watch"]).failed(5, "watch");
     assert_eq!(on("memory:", &["put", "t", "--type", "bytes", "--id", "a"]).done(), b"a\n");
     assert!(cli.outside().is_empty());
     assert_eq!(on("log:runs", &["put", "t", "--type", "bytes", "--id", "a"]).done(), b"a\n");
@@ -138,7 +149,7 @@ fn the_place_is_given_or_in_the_environment_or_the_usual_one() {
 #[test]
 fn usage_errors_are_exit_2_and_print_nothing() {
     let cli = Cli::new();
-    let usages: [&[&str]; 18] = [
+    let usages: [&[&str]; 19] = [
         &[],
         &["nonsense"],
         &["get"],
@@ -147,6 +158,7 @@ fn usage_errors_are_exit_2_and_print_nothing() {
         &["history", "t", "--limit", "18446744073709551616"],
         &["threads", "--limit", "-1"],
         &["threads", "--offset=-1"],
+        &["watch", "--limit", "-1"],
         &["threads", "--json", "-0"],
         &["threads", "--pattern", "a", "--prefix", "a"],
         &["retain", "-1"],

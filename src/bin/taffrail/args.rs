@@ -35,6 +35,8 @@ pub enum Verb {
     History(History),
     /// List the threads, in byte order
     Threads(Threads),
+    /// Print new checkpoints as they come, of one thread or of all, from any process
+    Watch(Watch),
     /// Delete a thread, or one checkpoint of it
     Delete(Delete),
     /// Set how many checkpoints each thread (or one) keeps, from now on
@@ -151,6 +153,18 @@ pub struct Threads {
     /// End each with NUL instead of a line break, and never quote
     #[arg(short = '0')]
     pub nul: bool,
+}
+
+#[derive(Args)]
+pub struct Watch {
+    /// Only this thread, which may not be there yet [default: all, each line then begins with the thread]
+    pub thread: Option<String>,
+    /// End after so many
+    #[arg(long, value_name = "N|all", default_value = "all")]
+    pub limit: Limit,
+    /// One JSON object a line, as `history` has it
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

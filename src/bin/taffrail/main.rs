@@ -74,6 +74,7 @@ fn on_place(place: &str, verb: Verb) -> failure::Result<()> {
         Verb::Get(args) => read::get(place, &args),
         Verb::History(args) => read::history(place, &args),
         Verb::Threads(args) => read::threads(place, &args),
+        Verb::Watch(args) => read::watch(place, &args),
         Verb::Delete(args) => keep::delete(place, &args),
         Verb::Retain(args) => keep::retain(place, &args),
         Verb::Compact => keep::compact(place),

@@ -1,8 +1,8 @@
 //! From the name of a place to the place itself, opened for reading, housekeeping or putting.
 //!
-//! Reading and housekeeping never make a store. Reading a store takes no lock and shows the moment
-//! of opening, so it works beside a running agent. What the library calls a directory is told here
-//! by the same rule as in `taffrail::open`, which opens all the rest.
+//! Reading and housekeeping never make a store. Reading a store takes no lock, so it works beside a
+//! running agent. What the library calls a directory is told here by the same rule as in
+//! `taffrail::open`, which opens all the rest.
 
 use std::ops::Deref;
 

@@ -1,13 +1,13 @@
-//! `get`, `history`, `threads`: what a place holds, to standard output.
+//! `get`, `history`, `threads`, `watch`: what a place holds, or gets, to standard output.
 //!
 //! None of them takes a lock or makes a store. A thread or checkpoint that is not there is exit 1;
-//! an empty page of what is there is not.
+//! an empty page of what is there is not, and a thread that is watched may come later.
 
 use std::io::Write;
 
 use taffrail::{CheckpointId, CheckpointInfo, HistoryQuery, Matching, ThreadInfo, ThreadQuery, TypeTag};
 
-use crate::args::{Get, History, Threads};
+use crate::args::{Get, History, Threads, Watch};
 use crate::failure::{Failure, REFUSED, Result};
 use crate::output::{self, Output};
 use crate::place::Place;
@@ -104,6 +104,23 @@ fn write_thread(out: &mut Output, info: &ThreadInfo, args: &Threads) -> Result<(
         write!(out, "\t{}\t{}\t{}", info.checkpoints, info.bytes, output::rfc3339(info.last_saved)?)?;
     }
     Ok(out.write_all(if args.nul { b"\0" } else { b"\n" })?)
+}
+
+pub fn watch(place: &str, args: &Watch) -> Result<()> {
+    let place = Place::to_read(place)?;
+    let watch = place.store("watch")?.watch(args.thread.as_deref())?;
+    let mut out = Output::new();
+    for info in watch.take(args.limit.0.unwrap_or(usize::MAX)) {
+        let info = info?;
+        if args.thread.is_none() && !args.json {
+            out.write_thread(&info.thread)?;
+            out.write_all(b"\t")?;
+        }
+        write_checkpoint(&mut out, &info, args.json)?;
+        // Each as it comes: the next one may be long in coming.
+        out.flush()?;
+    }
+    Ok(out.finish()?)
 }
 
 /// What is said of a thread that is not there.
