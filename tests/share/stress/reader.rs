@@ -1,0 +1,176 @@
+//! A reader: asks again and again, and holds every answer against the ones before.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use taffrail::{CheckpointId, Checkpointer, HistoryQuery, Matching, Store, ThreadQuery};
+
+use super::journal::Journal;
+use super::step::{COMMON, brief, own, pair, told};
+use crate::chance::number;
+use crate::child::PATIENCE;
+
+struct Reader {
+    writers: u64,
+    /// The newest of the common thread that was seen.
+    common: Option<(u64, CheckpointId)>,
+    /// The highest number that was seen of each thread of one writer.
+    newest: BTreeMap<String, u64>,
+    /// The lowest number that a deleted and made again thread may still show.
+    oldest: BTreeMap<String, u64>,
+}
+
+/// Plays a reader; its arguments are the directory, the round's ground, its name and the number of
+/// writers.
+pub fn run(arguments: &[&str]) {
+    let [dir, ground, name, writers] = arguments else { panic!("{arguments:?}") };
+    let mut journal = Journal::open(&Path::new(ground).join(name));
+    let writers = writers.parse().unwrap();
+    let mut reader = Reader::new(writers);
+    let stop = Path::new(ground).join("stop");
+    let open = || {
+        let options = Store::options().max_history(None).busy_timeout(PATIENCE);
+        options.open(dir).unwrap_or_else(|error| panic!("{name}: {error:?}"))
+    };
+    let short_lived = number("TAFFRAIL_STRESS_REOPEN").is_some();
+    let mut store = open();
+    // Another worker of this process, for whom this one takes in what others put, and the reverse.
+    let beside = (!short_lived).then(|| {
+        let (store, stop, mut reader) = (store.clone(), stop.clone(), Reader::new(writers));
+        std::thread::spawn(move || {
+            while !stop.exists() {
+                reader.pairs(&store);
+                reader.brief(&store);
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        })
+    });
+    for poll in 0u64.. {
+        if stop.exists() || beside.as_ref().is_some_and(|beside| beside.is_finished()) {
+            break;
+        }
+        reader.common(&store, &mut journal);
+        reader.single(&store, poll % 8 == 0);
+        reader.pairs(&store);
+        reader.brief(&store);
+        if poll % 16 == 9 && name.ends_with('1') {
+            peek(dir, reader.writers);
+        }
+        if short_lived {
+            drop(store);
+            std::thread::sleep(Duration::from_millis(2));
+            store = open();
+        }
+        std::thread::sleep(Duration::from_micros(300));
+    }
+    if let Some(beside) = beside {
+        beside.join().unwrap();
+    }
+}
+
+impl Reader {
+    fn new(writers: u64) -> Reader {
+        Reader { writers, common: None, newest: BTreeMap::new(), oldest: BTreeMap::new() }
+    }
+
+    /// The common thread only grows, each put behind the head it names; notes the order seen.
+    fn common(&mut self, store: &Store, journal: &mut Journal) {
+        let head = store.get_bytes(COMMON).unwrap().map(|head| {
+            told(&head.state, COMMON);
+            (head.seq, head.id.clone())
+        });
+        let seen = self.common.as_ref().map(|(seq, _)| *seq);
+        assert!(head.as_ref().map(|(seq, _)| *seq) >= seen, "the common head went back from {seen:?} to {head:?}");
+        let query = HistoryQuery { after: self.common.as_ref().map(|(_, id)| id.clone()), ..HistoryQuery::default() };
+        let newer: Vec<_> = store.list(COMMON, &query).unwrap().map(Result::unwrap).collect();
+        for info in newer.into_iter().rev() {
+            let before = self.common.take();
+            assert_eq!(info.parent.as_ref(), before.as_ref().map(|(_, id)| id), "{info:?} does not follow {before:?}");
+            assert!(before.is_none_or(|(seq, _)| seq < info.seq), "{info:?} has no higher number");
+            journal.note(&format!("{} {}", info.seq, info.id));
+            self.common = Some((info.seq, info.id));
+        }
+        let seen = self.common.as_ref().map(|(seq, _)| *seq);
+        assert!(seen >= head.as_ref().map(|(seq, _)| *seq), "the head {head:?} is not in the list that ends at {seen:?}");
+    }
+
+    /// Each writer's own thread only grows, and so does what is behind its head.
+    fn single(&mut self, store: &Store, whole: bool) {
+        for writer in 0..self.writers {
+            let thread = own(writer);
+            self.head(store, &thread);
+            if whole {
+                let numbers: Vec<u64> = numbers(store, &thread);
+                assert!(numbers.is_sorted_by(|newer, older| newer > older), "{thread} is out of order: {numbers:?}");
+                let seen = self.newest.get(&thread);
+                assert!(seen.is_none_or(|seen| numbers.contains(seen)), "{thread}: {seen:?} is gone");
+            }
+        }
+    }
+
+    /// Both threads of a pair change at one instant. Whichever is read later shows at least what the
+    /// earlier one did: left, right, left would show a batch of which either comes first.
+    fn pairs(&mut self, store: &Store) {
+        for writer in 0..self.writers {
+            let [left, right] = pair(writer);
+            let seen = [&left, &right, &left].map(|thread| self.head(store, thread));
+            assert!(seen.is_sorted(), "half a batch of writer {writer}: left, right, left showed {seen:?}");
+        }
+        pairs_are_whole(store, self.writers);
+    }
+
+    /// What was deleted does not come back: neither its numbers nor any before them.
+    fn brief(&mut self, store: &Store) {
+        for writer in 0..self.writers {
+            let thread = brief(writer);
+            let numbers = numbers(store, &thread);
+            assert!(numbers.is_sorted_by(|newer, older| newer > older), "{thread} is out of order: {numbers:?}");
+            let [Some(&newest), Some(&oldest)] = [numbers.first(), numbers.last()] else { continue };
+            let begun = self.oldest.insert(thread.clone(), oldest);
+            assert!(begun.is_none_or(|begun| oldest >= begun), "{thread} shows {oldest} again, it began at {begun:?}");
+            let before = self.newest.insert(thread.clone(), newest);
+            assert!(before.is_none_or(|before| newest >= before), "{thread} went back from {before:?} to {newest}");
+            if begun.is_some_and(|begun| oldest > begun) {
+                let before = before.unwrap();
+                assert!(oldest > before, "{thread} begins with {oldest} and had shown {before} before it was deleted");
+            }
+        }
+    }
+
+    /// The number at the head of a thread, which never goes back.
+    fn head(&mut self, store: &Store, thread: &str) -> Option<u64> {
+        let number = store.get_bytes(thread).unwrap().map(|head| told(&head.state, thread).1);
+        let before = self.newest.get(thread).copied();
+        assert!(number >= before, "{thread} went back from {before:?} to {number:?}");
+        if let Some(number) = number {
+            self.newest.insert(thread.to_owned(), number);
+        }
+        number
+    }
+}
+
+/// A thread's numbers, newest first.
+fn numbers(store: &Store, thread: &str) -> Vec<u64> {
+    let items = store.history_bytes(thread, &HistoryQuery::default()).unwrap();
+    items.map(|item| told(&item.unwrap().state, thread).1).collect()
+}
+
+/// One list is one moment: both threads of a pair have as many checkpoints.
+fn pairs_are_whole(store: &Store, writers: u64) {
+    let query = ThreadQuery { matching: Matching::Prefix("pair ".to_owned()), ..ThreadQuery::default() };
+    let counts: BTreeMap<String, u64> =
+        store.list_threads(&query).unwrap().map(Result::unwrap).map(|info| (info.thread, info.checkpoints)).collect();
+    for writer in 0..writers {
+        let [left, right] = pair(writer).map(|thread| counts.get(&thread));
+        assert_eq!(left, right, "half a batch of writer {writer} in one list");
+    }
+}
+
+/// The store opened to read alone, beside those who write: nothing is damaged, nothing half.
+fn peek(dir: &str, writers: u64) {
+    let store = Store::options().read_only(true).open(dir).unwrap_or_else(|error| panic!("to read alone: {error:?}"));
+    assert!(store.recovery().damage.is_empty(), "to read alone: {:?}", store.recovery());
+    pairs_are_whole(&store, writers);
+    numbers(&store, COMMON);
+}

@@ -1,0 +1,108 @@
+//! A writer: does its steps, notes each before and after, and sees at once what it did.
+
+use std::path::Path;
+
+use taffrail::{Batch, Checkpointer, Committed, PutOptions, Store, TypeTag};
+
+use super::journal::{self, Journal, Outcome};
+use super::step::{COMMON, Kind, Step, brief, own, pair, state, told};
+use crate::child::PATIENCE;
+
+/// The most steps of one writer, so that a round stays small.
+const STEPS_MAX: u64 = 1500;
+
+struct Writer {
+    writer: u64,
+    store: Store,
+}
+
+/// Plays a writer; its arguments are the directory, the round's ground, its number, the seed, the
+/// segment size and after how many steps it opens the store anew.
+pub fn run(arguments: &[&str]) {
+    let [dir, ground, writer, seed, segment_bytes, reopen] = arguments else { panic!("{arguments:?}") };
+    let [writer, seed, segment_bytes, reopen] = [writer, seed, segment_bytes, reopen].map(|text| text.parse::<u64>().unwrap());
+    let ground = Path::new(ground);
+    let path = ground.join(format!("writer {writer}"));
+    let (before, _) = journal::steps(&path);
+    let mut journal = Journal::open(&path);
+    let open = || {
+        let options = Store::options().max_history(None).segment_bytes(segment_bytes).busy_timeout(PATIENCE);
+        let store = options.open(dir).unwrap_or_else(|error| panic!("writer {writer}: {error:?}"));
+        assert!(store.recovery().damage.is_empty() && store.recovery().unproven.is_empty(), "{:?}", store.recovery());
+        Some(store)
+    };
+    let mut store = open();
+    let first = before.last_key_value().map_or(0, |(last, _)| last + 1);
+    let mut this = Writer { writer, store: store.take().unwrap() };
+    this.finds_what_was_acknowledged(seed, segment_bytes, &before);
+    for number in first..STEPS_MAX {
+        if ground.join("stop").exists() {
+            break;
+        }
+        if reopen > 0 && number % reopen == reopen - 1 {
+            // Closed before it is opened again, so that it may be the first to open it.
+            let Writer { store: closed, .. } = this;
+            closed.close().unwrap();
+            this = Writer { writer, store: open().unwrap() };
+        }
+        journal.note(&format!("try {number}"));
+        let answer = this.step(Step::of(seed, segment_bytes, writer, number), number);
+        journal.note(&format!("done {number} {answer}"));
+    }
+    // Every other one ends without a word.
+    if writer % 2 == 0 {
+        this.store.close().unwrap();
+    }
+}
+
+impl Writer {
+    /// What earlier lives were told must be there as soon as the store is open.
+    fn finds_what_was_acknowledged(&self, seed: u64, segment_bytes: u64, before: &std::collections::BTreeMap<u64, Outcome>) {
+        let [left, right] = pair(self.writer);
+        for (kind, thread) in [(Kind::Own, own(self.writer)), (Kind::Pair, left), (Kind::Pair, right)] {
+            let is_done = |(number, outcome): (&u64, &Outcome)| {
+                let of_kind = Step::of(seed, segment_bytes, self.writer, *number).kind == kind;
+                (of_kind && *outcome != Outcome::Unknown).then_some(*number)
+            };
+            let least = before.iter().filter_map(is_done).next_back();
+            let found = self.store.get_bytes(&thread).unwrap().map(|head| told(&head.state, &thread).1);
+            assert!(found >= least, "{thread}: acknowledged up to {least:?}, found {found:?}");
+        }
+    }
+
+    /// Does a step and answers what the journal keeps of it.
+    fn step(&self, step: Step, number: u64) -> String {
+        let state = state(self.writer, number, step.length);
+        let options = PutOptions::default().durability(step.durability);
+        let put = |thread: &str| {
+            let id = self.store.put_bytes(thread, TypeTag::BYTES, &state, options.clone()).unwrap();
+            assert!(self.store.load_bytes(thread, &id).unwrap().is_some(), "{thread}: {number} is not seen by who put it");
+            id.to_string()
+        };
+        match step.kind {
+            Kind::Own => put(&own(self.writer)),
+            Kind::Common => put(COMMON),
+            Kind::Brief => put(&brief(self.writer)),
+            Kind::Delete => {
+                let thread = brief(self.writer);
+                let existed = self.store.delete(&thread).unwrap();
+                assert!(!self.store.exists(&thread).unwrap(), "{thread}: it is there after {number} deleted it");
+                existed.to_string()
+            }
+            Kind::Pair => {
+                let threads = pair(self.writer);
+                let mut batch = Batch::new();
+                for thread in &threads {
+                    batch.put(thread, TypeTag::BYTES, &state, options.clone());
+                }
+                let answers = self.store.commit(&batch).unwrap();
+                let ids = threads.iter().zip(answers).map(|(thread, answer)| {
+                    let Committed::Put(id) = answer else { panic!("a put answered {answer:?}") };
+                    assert_eq!(self.store.head(thread).unwrap().map(|head| head.id), Some(id.clone()), "{thread} {number}");
+                    id.to_string()
+                });
+                ids.collect::<Vec<_>>().join(" ")
+            }
+        }
+    }
+}
