@@ -64,6 +64,8 @@ pub enum Room {
 pub enum Kind {
     /// taffrail.
     Ours,
+    /// taffrail, promised that no other process is there.
+    Single,
     /// Append + fdatasync and nothing else: the limit. Workers share a flush.
     Bare(Room),
     /// SQLite: WAL, one kept connection for each worker, prepared statements.
@@ -79,6 +81,7 @@ impl Kind {
     pub fn name(self) -> &'static str {
         match self {
             Kind::Ours => "taffrail",
+            Kind::Single => "taffrail, single_process",
             Kind::Bare(Room::Grown) => "bare, grown",
             Kind::Bare(Room::Steps) => "bare, 1 MiB steps",
             Kind::Bare(Room::Before) => "bare, room before",
@@ -89,13 +92,22 @@ impl Kind {
     }
 
     /// All of them.
-    pub const ALL: [Kind; 7] =
-        [Kind::Ours, Kind::Bare(Room::Grown), Kind::Bare(Room::Steps), Kind::Bare(Room::Before), Kind::Tuned, Kind::Windlass, Kind::Lmdb];
+    pub const ALL: [Kind; 8] = [
+        Kind::Ours,
+        Kind::Single,
+        Kind::Bare(Room::Grown),
+        Kind::Bare(Room::Steps),
+        Kind::Bare(Room::Before),
+        Kind::Tuned,
+        Kind::Windlass,
+        Kind::Lmdb,
+    ];
 
     /// Opens it in `dir`, which exists; made if missing.
     pub fn open(self, dir: &Path, durability: Durability) -> Outcome<Box<dyn Place>> {
         Ok(match self {
-            Kind::Ours => Box::new(ours::Ours::open(dir, durability)?),
+            Kind::Ours => Box::new(ours::Ours::open(dir, durability, false)?),
+            Kind::Single => Box::new(ours::Ours::open(dir, durability, true)?),
             Kind::Bare(room) => Box::new(bare::Bare::open(dir, room, durability)?),
             Kind::Tuned => Box::new(sqlite::Tuned::open(dir, durability)?),
             Kind::Windlass => Box::new(sqlite::Windlass::open(dir)?),

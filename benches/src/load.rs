@@ -21,6 +21,17 @@ pub struct Times {
     pub settled_puts: u64,
 }
 
+/// The puts of one writer within a stretch of time.
+#[derive(Clone, Debug, Default)]
+pub struct Waits {
+    /// How long each put that was kept took, in nanoseconds, in the order of the puts.
+    pub nanos: Vec<u64>,
+    /// How many puts answered an error.
+    pub errors: u64,
+    /// What the first of those said.
+    pub first_error: Option<String>,
+}
+
 impl Writer {
     pub fn new(place: &dyn Place, number: usize) -> Outcome<Self> {
         Ok(Writer { worker: place.worker()?, thread: thread_name(number), noise: Noise::new(number) })
@@ -35,7 +46,25 @@ impl Writer {
         Ok(start.elapsed())
     }
 
-    /// The same with each put timed by itself; counts those at which no file under `dir` grew.
+    /// Puts one state after another until `end`, and goes on after an error.
+    pub fn put_until(&mut self, bytes: usize, end: Instant) -> Waits {
+        let mut waits = Waits::default();
+        let mut now = Instant::now();
+        while now < end {
+            let outcome = self.worker.put(&self.thread, self.noise.next(bytes));
+            let before = std::mem::replace(&mut now, Instant::now());
+            match outcome {
+                Ok(()) => waits.nanos.push(u64::try_from((now - before).as_nanos()).unwrap_or(u64::MAX)),
+                Err(error) => {
+                    waits.errors += 1;
+                    waits.first_error.get_or_insert_with(|| error.to_string());
+                }
+            }
+        }
+        waits
+    }
+
+    /// Puts `count` states with each put timed by itself; counts those at which no file under `dir` grew.
     pub fn put_watched(&mut self, bytes: usize, count: u64, dir: &Path) -> Outcome<Times> {
         let mut times = Times::default();
         let mut room = device::bytes_of(dir)?;

@@ -9,12 +9,14 @@ use crate::{Durability, Outcome, Place, Worker, touch};
 pub struct Ours(Store);
 
 impl Ours {
-    pub fn open(dir: &Path, durability: Durability) -> Outcome<Self> {
+    /// Opens it, shared with other processes or not.
+    pub fn open(dir: &Path, durability: Durability, single_process: bool) -> Outcome<Self> {
         let durability = match durability {
             Durability::Sync => taffrail::Durability::Sync,
             Durability::Buffered => taffrail::Durability::Buffered,
         };
-        Ok(Ours(Store::options().max_history(None).durability(durability).open(dir.join("store"))?))
+        let options = Store::options().max_history(None).durability(durability).single_process(single_process);
+        Ok(Ours(options.open(dir.join("store"))?))
     }
 }
 

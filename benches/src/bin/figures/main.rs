@@ -2,11 +2,13 @@
 //!
 //! Rounds go A B C A B C ..., so that what slows the machine down slows all of them down; a ratio
 //! is the median of the rounds' own ratios. With `--only` it does one thing for one store and
-//! prints nothing, to be looked at from outside (strace, perf).
+//! prints nothing, to be looked at from outside (strace, perf); the section `processes` starts it
+//! again with `--only child` (see there).
 
 mod gets;
 mod heap;
 mod opens;
+mod processes;
 mod puts;
 mod table;
 
@@ -21,9 +23,14 @@ use table::Summary;
 #[global_allocator]
 static HEAP: heap::Counting = heap::Counting;
 
-const USAGE: &str = "figures [--dir DIR] [--quick] [--peers] [--section puts|workers|buffered|gets|opens|index]...
+const USAGE: &str = "figures [--dir DIR] [--quick] [--peers] [--section SECTION]...
 figures --only puts|gets|history|open --kind KIND [--count N] [--bytes N] [--workers N] [--buffered] [--dir DIR]
-KIND: taffrail, bare-grown, bare-steps, bare-before, sqlite, windlass, lmdb";
+SECTION: puts, workers, buffered, processes, gets, opens, index
+KIND: taffrail, taffrail-single, bare-grown, bare-steps, bare-before, sqlite, windlass, lmdb";
+
+/// What the kinds are called on the command line, in the order of [`Kind::ALL`].
+const KIND_WORDS: [&str; Kind::ALL.len()] =
+    ["taffrail", "taffrail-single", "bare-grown", "bare-steps", "bare-before", "sqlite", "windlass", "lmdb"];
 
 /// What the command line says.
 struct Settings {
@@ -36,6 +43,7 @@ struct Settings {
     count: u64,
     bytes: usize,
     workers: usize,
+    number: usize,
     durability: Durability,
 }
 
@@ -51,6 +59,7 @@ impl Settings {
             count: 1000,
             bytes: 4096,
             workers: 1,
+            number: 0,
             durability: Durability::Sync,
         };
         while let Some(word) = words.next() {
@@ -65,6 +74,7 @@ impl Settings {
                 "--count" => settings.count = value()?.parse()?,
                 "--bytes" => settings.bytes = value()?.parse()?,
                 "--workers" => settings.workers = value()?.parse()?,
+                "--number" => settings.number = value()?.parse()?,
                 "--buffered" => settings.durability = Durability::Buffered,
                 _ => return Err(format!("{word} is not known\n{USAGE}").into()),
             }
@@ -87,8 +97,7 @@ impl Settings {
 }
 
 fn kind(word: &str) -> Outcome<Kind> {
-    let words = ["taffrail", "bare-grown", "bare-steps", "bare-before", "sqlite", "windlass", "lmdb"];
-    let found = words.iter().position(|known| *known == word).ok_or_else(|| format!("{word} is no kind\n{USAGE}"))?;
+    let found = KIND_WORDS.iter().position(|known| *known == word).ok_or_else(|| format!("{word} is no kind\n{USAGE}"))?;
     Ok(Kind::ALL[found])
 }
 
@@ -122,6 +131,9 @@ fn only(settings: &Settings, what: &str, dir: &Path) -> Outcome<()> {
 
 fn run() -> Outcome<()> {
     let settings = Settings::parse(std::env::args().skip(1))?;
+    if settings.only.as_deref() == Some("child") {
+        return processes::child(&settings);
+    }
     let scratch = device::scratch(settings.dir.clone())?;
     let dir = scratch.path();
     if let Some(what) = &settings.only {
@@ -139,6 +151,14 @@ fn run() -> Outcome<()> {
     }
     if settings.wants("buffered") {
         puts::buffered(&settings, dir, &mut summary)?;
+    }
+    if settings.wants("processes") {
+        processes::durable(&settings, dir, &mut summary)?;
+        processes::waits(&settings, dir, &mut summary)?;
+        if !settings.peers {
+            processes::sharing(&settings, dir, &mut summary)?;
+            processes::buffered(&settings, dir)?;
+        }
     }
     if settings.wants("gets") {
         gets::newest(&settings, dir, 4 << 10, &mut summary)?;

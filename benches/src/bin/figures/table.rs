@@ -35,6 +35,17 @@ pub fn figure(value: f64) -> String {
     }
 }
 
+/// The median of the rounds, and between which values they were.
+pub fn spread(values: &[f64]) -> String {
+    let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+    let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    if values.is_empty() {
+        "-".to_owned()
+    } else {
+        format!("{} ({} to {})", figure(median(values.iter().copied())), figure(least), figure(most))
+    }
+}
+
 /// A table in Markdown.
 pub fn print(title: &str, head: &[&str], rows: &[Vec<String>]) {
     println!("\n### {title}\n\n| {} |\n|---|{}", head.join(" | "), "--:|".repeat(head.len() - 1));
