@@ -18,10 +18,7 @@ use super::tail::{Tail, poisoned};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::Lock;
 
-/// The part of a sync's time that is given to others to join it.
-const PATIENCE: u32 = 4;
-
-/// And no more than this, however long a sync took.
+/// Others are given as long as the last sync took to join the next one, and no more than this.
 const PATIENCE_MAX: Duration = Duration::from_millis(2);
 
 /// How long news are waited for before looking again: a syncer that died tells none.
@@ -204,7 +201,7 @@ impl Lead<'_> {
     fn wait_for_company(&self, took: Duration) {
         let tail = &self.shared.tail;
         let (covered, company) = tail.company();
-        let patience = (took / PATIENCE).min(PATIENCE_MAX);
+        let patience = took.min(PATIENCE_MAX);
         let start = Instant::now();
         while tail.durable().wrapping_sub(covered) < company && start.elapsed() < patience {
             std::thread::yield_now();
