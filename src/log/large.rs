@@ -3,7 +3,8 @@
 //! The payloads, which are nearly all of it, go to a file under a working name while nobody waits.
 //! The turn then adds header, heads and records, and installs the segment between the sealed active
 //! one and a new one. What the turn decides may change the records' lengths (another head's id as
-//! the parent, say); then the payloads stand in the wrong places and are written once more.
+//! the parent, say); then the payloads stand in the wrong places and are written once more, and if that
+//! goes on, in the turn.
 
 use std::sync::Arc;
 
@@ -17,21 +18,20 @@ use super::plan::{Plan, Planned, Prepared, Terms};
 use super::tail::poisoned;
 use super::turn::Held;
 use crate::batch::Committed;
-use crate::error::{Error, ErrorKind, Result};
+use crate::error::{Error, Result};
 use crate::format::frame::{frame_len, padding, payload_start};
 use crate::format::manifest::Listed;
 use crate::format::names;
 use crate::format::segment::{HEADER_BYTES, Header, Kind};
 use crate::fs::File;
 
-/// So often the payloads are written before the thread is given up as too busy.
+/// So often the payloads are written while nobody waits, before they are written in the turn.
 const TRIES: usize = 4;
 
 impl Shared {
     /// Carries out a batch too long for the log itself; always durable.
     ///
-    /// Errors: as for any batch; `DiskFull` with nothing left behind; `Busy` when the thread's head
-    /// changed its form under every try.
+    /// Errors: as for any batch; `DiskFull` with nothing left behind.
     pub(super) fn commit_large<'a>(&'a self, prepared: &Prepared<'a>) -> Result<Vec<Committed>> {
         let mut turn = self.turn()?;
         // Taken for good: a working name that no manifest lists is removed by a first opener.
@@ -61,8 +61,9 @@ impl Shared {
                 return self.install_large(turn, &file, number, plan).inspect_err(|_| self.discard(&name));
             }
         }
-        self.discard(&name);
-        Err(Error::new(ErrorKind::Busy, "other writers kept changing the thread's head; nothing was written: put again"))
+        // Others kept changing the lengths: this once they wait.
+        self.write_payloads(&*file, &name, &plan).inspect_err(|_| self.discard(&name))?;
+        self.install_large(turn, &file, number, plan).inspect_err(|_| self.discard(&name))
     }
 
     fn plan_large<'a>(&'a self, turn: &Held<'_>, number: u64, prepared: &Prepared<'a>) -> Result<Plan<'a>> {

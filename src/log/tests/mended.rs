@@ -7,7 +7,8 @@ use super::failing::{Action, Failing, Fault, Kind, Moment};
 use super::faults::{contents, options, put};
 use super::other::Other;
 use super::{Scratch, index_is_derived};
-use crate::batch::Durability;
+use crate::batch::{Durability, PutOptions};
+use crate::checkpoint::TypeTag;
 use crate::checkpointer::Checkpointer;
 use crate::error::ErrorKind;
 use crate::log::Store;
@@ -438,4 +439,30 @@ fn a_late_sync_of_an_older_segment_proves_nothing_of_a_newer_one() {
     let young = open(&scratch, &Failing::default());
     let (opened_at, proven) = (young.shared.follower.sync_target().opened_at, young.shared.tail.syncs_proven());
     assert!(opened_at > proven, "opened at {opened_at}, proven {proven}");
+}
+
+#[test]
+fn a_large_put_comes_through_where_others_keep_changing_the_length_of_its_record() {
+    let scratch = Scratch::new();
+    let (large, small) = (open(&scratch, &Failing::default()), open(&scratch, &Failing::default()));
+    let done = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 0.. {
+                if done.load(SeqCst) {
+                    return;
+                }
+                // It becomes the parent that the large one's record names.
+                let id = crate::CheckpointId::new("x".repeat(1 + number * 37 % 200)).unwrap();
+                let options = PutOptions::default().id(id).durability(Durability::Buffered);
+                small.delete("t").unwrap();
+                small.put_bytes("t", TypeTag::BYTES, b"small", options).unwrap();
+            }
+        });
+        let answers: Vec<_> = (0..40).map(|_| put(&large, "t", 40_000, Durability::Sync)).collect();
+        done.store(true, SeqCst);
+        assert!(answers.iter().all(Result::is_ok), "{answers:?}");
+    });
+    assert_eq!(contents(&large), contents(&small));
+    index_is_derived(&large, &scratch.dir());
 }
