@@ -186,6 +186,7 @@ impl Lead<'_> {
         let start = Instant::now();
         if let Err(error) = target.file.sync() {
             tail.poison(shared.epoch);
+            tail.is_over(self.passing);
             return Err(poisoned().with_source(error));
         }
         led.took = start.elapsed();

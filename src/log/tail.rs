@@ -322,6 +322,11 @@ impl Tail {
             // What began later passed this one by, and has ended well: else it would have poisoned.
             self.word(WORD_SYNCS_PROVEN).fetch_max(begun, AcqRel);
         }
+        self.is_over(passing);
+    }
+
+    /// What a failed sync says, once it has poisoned: it is under way no more.
+    pub fn is_over(&self, passing: bool) {
         if passing {
             self.word(WORD_PASSING).fetch_sub(1, AcqRel);
         }
@@ -626,6 +631,10 @@ mod tests {
         assert!(tail.syncs_proven() < dead, "one that passes by may still be under way");
         tail.settle_syncs(tail.syncs_begun());
         assert_eq!(tail.syncs_proven(), later);
+        tail.is_over(true);
+        let (_gap, last) = (tail.begin_sync(false), tail.begin_sync(false));
+        tail.end_sync(last, 9, false);
+        assert_eq!(tail.syncs_proven(), last, "nobody passes by any more");
     }
 
     #[test]
