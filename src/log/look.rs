@@ -35,7 +35,7 @@ pub(crate) fn look(directory: &Directory, options: &Options, tail: &Tail, write:
     loop {
         // The page before the manifest that it is judged by: a segment begun in between would else
         // make its end look like one that the segment before it has lost.
-        let marks = Marks::read(directory, &directory.manifest()?);
+        let marks = if write { None } else { Marks::read(directory, &directory.manifest()?) };
         let (visible, appended) = (tail.visible(), tail.appended());
         let manifest = directory.manifest()?;
         let first_frame = manifest.segments.last().map_or(0, |active| active.base + u64::from(active.first_frame));
@@ -44,7 +44,7 @@ pub(crate) fn look(directory: &Directory, options: &Options, tail: &Tail, write:
             true if appended < first_frame => Sight::Begun,
             true => Sight::Upto(visible.max(first_frame)),
         };
-        let log = look_under(directory, options, &manifest, &sight, tail, write);
+        let log = look_under(directory, options, &manifest, &sight, tail);
         // Nobody appends to a segment before the ends are raised to it; else it was read too late.
         let too_late = match &sight {
             Sight::Upto(_) => false,
@@ -74,7 +74,7 @@ enum Sight {
     Files(Option<Marks>),
 }
 
-fn look_under(directory: &Directory, options: &Options, manifest: &Manifest, sight: &Sight, tail: &Tail, write: bool) -> Result<Log> {
+fn look_under(directory: &Directory, options: &Options, manifest: &Manifest, sight: &Sight, tail: &Tail) -> Result<Log> {
     let mut read = match sight {
         Sight::Upto(position) => Read::upto(directory, manifest, *position)?,
         Sight::Begun => Read::files(directory, manifest, 0)?,
@@ -87,7 +87,7 @@ fn look_under(directory: &Directory, options: &Options, manifest: &Manifest, sig
         }
     };
     read.replay.take_tail(manifest, &read.examined.end.tail)?;
-    let active = read.active(directory, options, manifest, write)?;
+    let active = read.active(directory, options, manifest, !matches!(sight, Sight::Files(_)))?;
     // Behind the opening: a sync that began later than this count tells this descriptor too.
     read.opened_at = tail.syncs_begun();
     read.into_log(directory, options, manifest.clone(), active, Recovery::default())

@@ -210,7 +210,9 @@ fn later(directory: &Directory, options: &Options, locks: &Locks, presence: &mut
             let start = Instant::now();
             let attempt = || Ok(lock.try_exclusive()?.then_some(()));
             locks::wait_for(&**lock, path, "has been writing", start, options.busy_timeout, attempt)?;
-            let log = begin_epoch(directory, options, &tail);
+            // Another opener, let in by an open.lock that somebody removed, may have been there first.
+            let poisoned = tail.is_poisoned(tail.epoch());
+            let log = if poisoned { begin_epoch(directory, options, &tail) } else { look(directory, options, &tail, true) };
             lock.unlock().map_err(|error| Error::os("unlock", path, error))?;
             presence.let_openers_in();
             return Ok((log?, tail));
