@@ -18,7 +18,6 @@ use super::turn::Writer;
 use crate::error::{Error, ErrorKind, Result, is_disk_full};
 use crate::format::frame::{Head, Place, padding, payload_start};
 use crate::format::manifest::Manifest;
-use crate::format::segment::HEADER_BYTES;
 
 /// Zeros are written in steps of at most so much.
 const FILL_BYTES_MAX: u64 = 1024 * 1024;
@@ -153,7 +152,7 @@ impl Writer {
     /// Writes what is not proven synced anew into a fresh segment, and goes on there.
     pub fn write_anew(&mut self, shared: &Shared) -> Result<()> {
         let (tail, active) = (&shared.tail, &self.active);
-        let first_frame = self.manifest.segments.last().map_or(HEADER_BYTES as u64, |listed| u64::from(listed.first_frame));
+        let first_frame = active.segment.first_frame;
         let proven = tail.synced().saturating_sub(active.segment.base).max(first_frame);
         let Some(mut frames) = active.frames(proven)? else {
             // Something is missing: whoever waits for it must not be told that it is kept.
@@ -169,7 +168,7 @@ impl Writer {
         let own = fresh::anew(directory, options, &mut manifest, tail, holds_proven.then_some(proven), file_len, &mut frames)
             .map_err(|error| answer(tail, shared.epoch, error))?;
         let end = own.end_position();
-        let beginning = Active { end: HEADER_BYTES as u64, ..own };
+        let beginning = Active { end: own.segment.first_frame, ..own };
         let mut reading = shared.follower.reading();
         // CRASH: killed before the ends are raised, the next turn reads what was begun.
         let followed = reading.go_on_in(shared, &Arc::new(manifest), vec![beginning]).and_then(|()| reading.follow_to(shared, end));

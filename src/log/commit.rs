@@ -87,8 +87,8 @@ impl Shared {
 
     /// Returns once everything up to `end` is synced, and shows it.
     ///
-    /// Errors: `Poisoned`, also instead of `Busy`; `Corrupt`, `DiskFull` and `Io` where what others
-    /// began cannot be read, or not be written anew.
+    /// Errors: `Poisoned`; `Busy`, `Corrupt`, `DiskFull` and `Io` where what others began cannot be read,
+    /// or not be written anew.
     pub(super) fn sync_to(&self, end: u64) -> Result<()> {
         while self.group.sync_to(self, end)? == Synced::InDoubt {
             let mut turn = self.turn()?;

@@ -3,8 +3,8 @@
 //! Each process reads every frame once, from the shared page's word that it is there: writers up to
 //! the appended end, readers up to the visible one. Nobody is asked and no other process' lock is
 //! taken. A newer generation means: read the manifest, pass through the segments behind the one read
-//! last. Where what was read last is not in the log any more, because a run was written anew, the
-//! whole index is built again.
+//! last. What was taken in and then written anew is found at its new place; only in another epoch, or
+//! where what was read last is not in the log any more, the whole index is built again.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +15,7 @@ use super::changes::Changes;
 use super::examine::{self, locate};
 use super::look::look;
 use super::recovery;
+use super::segments::{FrameHead, Segment};
 use super::tail::poisoned;
 use super::turn::Writer;
 use super::view::{Location, Shift};
@@ -114,8 +115,7 @@ impl Reading {
     /// Goes on in a newer manifest; `own` are those of its segments that were made here, each to be
     /// read from its end on.
     pub fn go_on_in(&mut self, shared: &Shared, manifest: &Arc<Manifest>, mut own: Vec<Active>) -> Result<()> {
-        let number = u64::from(self.active.segment.number);
-        let first_frame = u64::from(self.first_frame());
+        let (number, first_frame) = (u64::from(self.active.segment.number), self.active.segment.first_frame);
         // Where the run begins that was written anew behind this segment, if one was.
         let mut moved_from = None;
         if manifest.epoch != self.manifest.epoch {
@@ -126,7 +126,8 @@ impl Reading {
             Some(at) if manifest.segments[at].end == 0 => {
                 self.manifest = manifest.clone();
                 if let Some(own) = own.pop() {
-                    self.enter_own(shared, own);
+                    // Another worker has come here by itself; where it stands stays, in a file in no doubt.
+                    (self.active.file, self.opened_at) = (own.file, 0);
                 }
                 return Ok(());
             }
@@ -147,12 +148,15 @@ impl Reading {
             None => return self.begin_again(shared),
         };
         for listed in &manifest.segments[behind..] {
+            let stood = moved_from.is_some().then(|| (self.active.clone(), self.opened_at));
             match own.iter().position(|own| u64::from(own.segment.number) == listed.number) {
                 Some(at) => self.enter_own(shared, own.swap_remove(at)),
                 None => self.enter(shared, manifest, listed)?,
             }
-            if let Some(from) = moved_from.take() {
-                self.pass_moved(shared, locate(number, from, 0)?)?;
+            if let (Some(from), Some(stood)) = (moved_from.take(), stood) {
+                // Until they are passed over, the reading stands where they were: else they would be
+                // taken in a second time.
+                self.pass_moved(shared, locate(number, from, 0)?).inspect_err(|_| (self.active, self.opened_at) = stood)?;
             }
             if listed.end != 0 {
                 self.read_to(shared, listed.end)?;
@@ -225,40 +229,27 @@ impl Reading {
     fn read_to(&mut self, shared: &Shared, limit: u64) -> Result<()> {
         self.reach(shared, limit)?;
         let segment = self.active.segment.clone();
-        let mut at = self.active.end;
+        let (mut at, mut seq) = (self.active.end, self.last_seq);
         let (mut changes, mut unshown) = (Changes::default(), 0);
         while at < limit {
-            let frame = segment.frame_head(at, limit);
-            if frame.is_err() && shared.turn.is_none() && segment.is_blank(at) {
+            let frame = match segment.frame_head(at, limit) {
+                Ok(frame) => Some(frame),
                 // The page that a reader follows without a lock is older than the files.
-                return frame.map(drop);
-            }
-            let (more, check) = match &frame {
-                Ok(frame) => {
-                    match Record::decode(&frame.record) {
-                        Ok(record) => {
-                            let location = locate(u64::from(segment.number), at, frame.head.frame_len())?;
-                            changes.apply(changes.current(&shared.index, record.thread()), &record, location);
-                        }
-                        Err(flaw @ Flaw::Unknown(_)) => {
-                            return Err(Error::new(ErrorKind::Unsupported, flaw.to_string()).with_file(&segment.path, Some(at)));
-                        }
-                        Err(_) => {}
-                    }
-                    self.last_seq = frame.head.seq;
-                    at += frame.head.frame_len();
-                    (frame.head.more, Some(frame.check))
-                }
+                Err(error) if shared.turn.is_none() && segment.is_blank(at) => return Err(error),
                 // Damage, which `verify` tells of; what stands behind it counts.
-                Err(error) if error.kind() == ErrorKind::Corrupt => {
-                    at = segment.behind_damage(at, limit);
-                    (false, None)
-                }
-                Err(_) => return frame.map(drop),
+                Err(error) if error.kind() == ErrorKind::Corrupt => None,
+                Err(error) => return Err(error),
             };
-            if !more || at == limit {
+            if let Some(frame) = &frame {
+                debug_assert!(shared.turn.is_none() || frame.head.seq > seq, "a frame is taken in once");
+                take_in(shared, &segment, at, frame, &mut changes)?;
+                seq = frame.head.seq;
+            }
+            at = frame.as_ref().map_or_else(|| segment.behind_damage(at, limit), |frame| at + frame.head.frame_len());
+            if at == limit || frame.as_ref().is_none_or(|frame| !frame.head.more) {
                 shared.index.append(segment.base + at, std::mem::take(&mut changes).into_list());
-                (self.active.end, self.active.prev_check) = (at, check);
+                (self.active.end, self.active.prev_check) = (at, frame.map(|frame| frame.check));
+                self.last_seq = seq;
                 unshown += 1;
             }
             if unshown == SHOWN_TOGETHER {
@@ -297,16 +288,23 @@ impl Reading {
         shared.replace(self, looked);
         Ok(())
     }
+}
 
-    fn first_frame(&self) -> u32 {
-        let number = u64::from(self.active.segment.number);
-        let listed = self.manifest.segments.iter().find(|listed| listed.number == number);
-        listed.map_or(crate::format::segment::HEADER_BYTES as u32, |listed| listed.first_frame)
+/// Takes in a frame's record; one that is damaged costs itself alone.
+fn take_in(shared: &Shared, segment: &Segment, at: u64, frame: &FrameHead, changes: &mut Changes) -> Result<()> {
+    match Record::decode(&frame.record) {
+        Ok(record) => {
+            let location = locate(u64::from(segment.number), at, frame.head.frame_len())?;
+            changes.apply(changes.current(&shared.index, record.thread()), &record, location);
+            Ok(())
+        }
+        Err(flaw @ Flaw::Unknown(_)) => Err(Error::new(ErrorKind::Unsupported, flaw.to_string()).with_file(&segment.path, Some(at))),
+        Err(_) => Ok(()),
     }
 }
 
 impl Shared {
-    /// Brings what readers see up to what is visible. One load where there is nothing new.
+    /// Brings what readers see up to what is visible. Two loads where there is nothing new.
     ///
     /// Errors: as [`Reading::follow_to`].
     pub(super) fn refresh(&self) -> Result<()> {
@@ -352,7 +350,7 @@ impl Shared {
         }
         let mut reading = self.follower.reading();
         reading.follow_to(self, tail.appended())?;
-        if tail.appended() < reading.active.position(u64::from(reading.first_frame())) {
+        if tail.appended() < reading.active.position(reading.active.segment.first_frame) {
             // CRASH: who began this segment died before it raised the ends up to what it holds.
             reading.read_begun(self)?;
             tail.raise_all(reading.active.end_position());

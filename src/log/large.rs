@@ -105,7 +105,7 @@ impl Shared {
         // CRASH: whole and synced under its working name, and counted only once a manifest lists it.
         file.sync().map_err(failed)?;
         manifest.seq_floor = self.tail.next_seq();
-        if turn.active.end == HEADER_BYTES as u64 {
+        if turn.active.end == turn.active.segment.first_frame {
             manifest.retired.extend(manifest.segments.pop().map(|empty| empty.number));
         }
         let listed = Listed { number, salt, base, end: at, first_frame, compacted: false };

@@ -142,8 +142,8 @@ impl Store {
 
     /// Makes everything put so far durable, `Buffered` puts too. Blocks for the device.
     ///
-    /// Errors: `ReadOnly`, `Poisoned`; `Corrupt`, `DiskFull` and `Io` where what other processes began
-    /// cannot be read, or not be written anew.
+    /// Errors: `ReadOnly`, `Poisoned`; `Busy`, `Corrupt`, `DiskFull` and `Io` where what other processes
+    /// began cannot be read, or not be written anew: what was put stays as it was.
     pub fn sync(&self) -> Result<()> {
         self.shared.sync()
     }

@@ -29,6 +29,8 @@ pub(crate) struct Segment {
     pub salt: u64,
     /// The position of its byte 0.
     pub base: u64,
+    /// Where its first frame begins.
+    pub first_frame: u64,
     /// Where its bytes come from.
     source: Source,
 }
@@ -58,13 +60,14 @@ impl Segment {
     pub fn new(listed: &Listed, path: PathBuf, file: Arc<dyn File>, mmap: bool, length: u64) -> Result<Arc<Segment>> {
         let number = examine::locate(listed.number, 0, 0)?.segment;
         let source = Source::new(&path, &file, mmap, length)?;
-        Ok(Arc::new(Segment { number, path, salt: listed.salt, base: listed.base, source }))
+        let first_frame = u64::from(listed.first_frame);
+        Ok(Arc::new(Segment { number, path, salt: listed.salt, base: listed.base, first_frame, source }))
     }
 
     /// The same segment, with so many bytes of its file mapped.
     pub fn with_length(&self, file: &Arc<dyn File>, mmap: bool, length: u64) -> Result<Arc<Segment>> {
         let source = Source::new(&self.path, file, mmap, length)?;
-        Ok(Arc::new(Segment { number: self.number, path: self.path.clone(), salt: self.salt, base: self.base, source }))
+        Ok(Arc::new(Segment { path: self.path.clone(), source, ..*self }))
     }
 
     /// Whether bytes up to `end` can be read, if the file has them.

@@ -5,19 +5,13 @@ use std::time::{Duration, Instant};
 
 use super::failing::{Action, Failing, Fault, Kind, Moment};
 use super::faults::{contents, options, put};
-use super::other::Other;
+use super::other::{Other, SEGMENT, open};
 use super::{Scratch, index_is_derived};
 use crate::batch::{Durability, PutOptions};
 use crate::checkpoint::TypeTag;
 use crate::checkpointer::Checkpointer;
 use crate::error::ErrorKind;
 use crate::log::Store;
-
-const SEGMENT: Option<&str> = Some(".seg");
-
-fn open(scratch: &Scratch, layer: &Failing) -> Store {
-    options(layer).open(scratch.dir()).unwrap()
-}
 
 fn len(store: &Store, thread: &str) -> usize {
     contents(store).get(thread).map_or(0, Vec::len)
@@ -65,8 +59,7 @@ fn a_death_in_a_sync_costs_one_fresh_segment_and_not_one_each_put() {
     let scratch = Scratch::new();
     let old = open(&scratch, &Failing::default());
     put(&old, "first", 10, Durability::Sync).unwrap();
-    let fault = Fault { only: SEGMENT, ..Fault::once(Kind::Sync, Action::Stop, Moment::Before) };
-    let other = Other::stopped(&scratch.dir(), "a durable put", fault);
+    let other = Other::stopped_in_its_sync(&scratch);
     let young = open(&scratch, &Failing::default());
     other.kill();
     let mut counts = Vec::new();
@@ -87,8 +80,7 @@ fn a_death_in_a_sync_does_not_make_others_read_the_whole_store_in_their_turn() {
     for _ in 0..400 {
         put(&old, "big", 60_000, Durability::Buffered).unwrap();
     }
-    let fault = Fault { only: SEGMENT, ..Fault::once(Kind::Sync, Action::Stop, Moment::Before) };
-    let other = Other::stopped(&scratch.dir(), "a durable put", fault);
+    let other = Other::stopped_in_its_sync(&scratch);
     let young = open(&scratch, &layer);
     other.kill();
     let before = layer.bytes_read.load(SeqCst);
@@ -102,14 +94,13 @@ fn a_watch_tells_nothing_that_was_visible_before_it_was_made() {
     let scratch = Scratch::new();
     let old = open(&scratch, &Failing::default());
     put(&old, "first", 10, Durability::Sync).unwrap();
-    let fault = Fault { only: SEGMENT, ..Fault::once(Kind::Sync, Action::Stop, Moment::Before) };
-    let other = Other::stopped(&scratch.dir(), "a durable put", fault);
+    let other = Other::stopped_in_its_sync(&scratch);
     let young = open(&scratch, &Failing::default());
     other.kill();
     young.sync().unwrap();
     // In doubt again: one that dies in its sync.
     put(&young, "before", 10, Durability::Buffered).unwrap();
-    let other = Other::stopped(&scratch.dir(), "a durable put", fault);
+    let other = Other::stopped_in_its_sync(&scratch);
     let third = open(&scratch, &Failing::default());
     assert!(third.exists("before").unwrap(), "it is visible");
     let mut watch = third.watch(None).unwrap();
@@ -211,8 +202,7 @@ fn a_sync_that_may_still_fail_is_not_counted_as_harmless() {
     let old = open(&scratch, &Failing::default());
     put(&old, "first", 10, Durability::Sync).unwrap();
     // Counted as begun, not made yet.
-    let fault = Fault { only: SEGMENT, ..Fault::once(Kind::Sync, Action::Stop, Moment::Before) };
-    let other = Other::stopped(&scratch.dir(), "a durable put", fault);
+    let other = Other::stopped_in_its_sync(&scratch);
     put(&old, "old", 10, Durability::Sync).unwrap();
     // What is appended now is covered by no sync; the stopped one's would be the first, fails, and its
     // process dies before it says so.
@@ -408,8 +398,7 @@ fn a_read_after_others_wrote_anew_does_not_read_the_whole_store() {
     }
     put(&old, "small", 10, Durability::Sync).unwrap();
     put(&old, "small", 10, Durability::Buffered).unwrap();
-    let fault = Fault { only: SEGMENT, ..Fault::once(Kind::Sync, Action::Stop, Moment::Before) };
-    let other = Other::stopped(&scratch.dir(), "a durable put", fault);
+    let other = Other::stopped_in_its_sync(&scratch);
     let young = open(&scratch, &Failing::default());
     other.kill();
     put(&young, "more", 10, Durability::Sync).unwrap();
@@ -439,6 +428,73 @@ fn a_late_sync_of_an_older_segment_proves_nothing_of_a_newer_one() {
     let young = open(&scratch, &Failing::default());
     let (opened_at, proven) = (young.shared.follower.sync_target().opened_at, young.shared.tail.syncs_proven());
     assert!(opened_at > proven, "opened at {opened_at}, proven {proven}");
+}
+
+#[test]
+fn a_worker_that_follows_while_another_writes_anew_takes_nothing_in_twice() {
+    let (scratch, layer) = (Scratch::new(), Failing::default());
+    let old = open(&scratch, &Failing::default());
+    put(&old, "first", 10, Durability::Sync).unwrap();
+    let other = Other::stopped_in_its_sync(&scratch);
+    let young = open(&scratch, &layer);
+    other.kill();
+    // The fresh segment is listed, and the ends are not raised to it.
+    layer.set(Some(Fault { only: Some(".seg.new"), ..Fault::once(Kind::Rename, Action::Pause, Moment::After) }));
+    std::thread::scope(|scope| {
+        let putting = scope.spawn(|| put(&young, "young", 10, Durability::Sync));
+        layer.paused();
+        young.shared.follow_to(young.shared.tail.appended()).unwrap();
+        layer.resume();
+        putting.join().unwrap().unwrap();
+    });
+    assert_eq!(contents(&young), contents(&old));
+    index_is_derived(&young, &scratch.dir());
+}
+
+#[test]
+fn a_follower_that_fails_on_its_way_through_what_was_written_anew_takes_nothing_in_twice() {
+    for (kind, from) in [Kind::Length, Kind::Open, Kind::Read, Kind::Map].into_iter().flat_map(|kind| (0..4).map(move |from| (kind, from)))
+    {
+        let (scratch, layer) = (Scratch::new(), Failing::default());
+        let old = open(&scratch, &layer);
+        put(&old, "first", 10, Durability::Sync).unwrap();
+        let other = Other::stopped_in_its_sync(&scratch);
+        let young = open(&scratch, &Failing::default());
+        other.kill();
+        // It has taken in what the dead one appended, before that is written anew.
+        old.shared.follow_to(old.shared.tail.appended()).unwrap();
+        put(&young, "young", 10, Durability::Sync).unwrap();
+        layer.set(Some(Fault::fail(from, kind, true, rustix::io::Errno::IO, 0)));
+        // It fails here or does not; what counts is what it goes on from.
+        let _ = old.get_bytes("young");
+        layer.set(None);
+        put(&old, "old", 10, Durability::Sync).unwrap();
+        assert_eq!(contents(&old), contents(&young), "{kind:?} {from}");
+        index_is_derived(&old, &scratch.dir());
+    }
+}
+
+#[test]
+fn an_opener_that_comes_second_to_a_poisoned_store_ends_no_epoch() {
+    let (scratch, layer) = (Scratch::new(), Failing::default());
+    let failing = open(&scratch, &layer);
+    put(&failing, "first", 10, Durability::Sync).unwrap();
+    layer.set(Some(Fault::fail(0, Kind::Sync, true, rustix::io::Errno::IO, 0)));
+    assert_eq!(put(&failing, "lost", 10, Durability::Sync).unwrap_err().kind(), ErrorKind::Poisoned);
+    layer.set(Some(Fault { only: Some("write.lock"), ..Fault::once(Kind::TryLock, Action::Pause, Moment::Before) }));
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| open(&scratch, &layer));
+        layer.paused();
+        std::fs::remove_file(scratch.dir().join("open.lock")).unwrap();
+        let first = open(&scratch, &Failing::default());
+        layer.set(None);
+        layer.resume();
+        let second = second.join().unwrap();
+        for store in [&first, &second] {
+            put(store, "more", 10, Durability::Sync).unwrap();
+        }
+        assert_eq!(contents(&first), contents(&second));
+    });
 }
 
 #[test]

@@ -7,10 +7,19 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
+use super::Scratch;
 use super::failing::{Action, Failing, Fault, Kind, Moment};
 use super::faults::{WRITES, options};
 use crate::error::Result;
 use crate::log::Store;
+
+/// The files of the log.
+pub(super) const SEGMENT: Option<&str> = Some(".seg");
+
+/// A handle of the store in there, over a layer of its own.
+pub(super) fn open(scratch: &Scratch, layer: &Failing) -> Store {
+    options(layer).open(scratch.dir()).unwrap()
+}
 
 /// Tells the child where, what, and what it meets.
 const JOB: [&str; 3] = ["TAFFRAIL_TEST_OTHER_DIR", "TAFFRAIL_TEST_OTHER_JOB", "TAFFRAIL_TEST_OTHER_FAULT"];
@@ -64,6 +73,12 @@ impl Other {
         let (_, status) = waitpid(Some(other.pid()), WaitOptions::UNTRACED).unwrap().unwrap();
         assert!(status.stopped(), "{job} ended before {fault:?}");
         other
+    }
+
+    /// One that has put durably and is stopped before its sync: how that ends is known to nobody.
+    pub fn stopped_in_its_sync(scratch: &Scratch) -> Other {
+        let fault = Fault { only: SEGMENT, ..Fault::once(Kind::Sync, Action::Stop, Moment::Before) };
+        Other::stopped(&scratch.dir(), "a durable put", fault)
     }
 
     pub fn pid(&self) -> Pid {

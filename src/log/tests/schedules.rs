@@ -10,19 +10,13 @@ use rustix::io::Errno;
 
 use super::failing::{Action, Failing, Fault, Kind, Moment};
 use super::faults::{contents, options, put};
-use super::other::Other;
+use super::other::{Other, SEGMENT, open};
 use super::{Scratch, index_is_derived};
 use crate::batch::{Batch, Durability, ExpectedHead, PutOptions};
 use crate::checkpoint::TypeTag;
 use crate::checkpointer::Checkpointer;
 use crate::error::ErrorKind;
 use crate::log::Store;
-
-const SEGMENT: Option<&str> = Some(".seg");
-
-fn open(scratch: &Scratch, layer: &Failing) -> Store {
-    options(layer).open(scratch.dir()).unwrap()
-}
 
 /// A put of a handle that is blocked at an operation, while `meanwhile` runs; its answer.
 fn blocked<T>(store: &Store, layer: &Failing, fault: Fault, meanwhile: impl FnOnce() -> T) -> (crate::Result<()>, T) {
@@ -216,8 +210,7 @@ fn a_sync_that_failed_unseen_is_never_covered_by_a_younger_descriptor() {
         let old = open(&scratch, &Failing::default());
         put(&old, "first", 10, Durability::Sync).unwrap();
         // Its sync is counted as begun: how it ends is known to nobody else.
-        let fault = Fault { only: SEGMENT, ..Fault::once(Kind::Sync, Action::Stop, Moment::Before) };
-        let other = Other::stopped(&scratch.dir(), "a durable put", fault);
+        let other = Other::stopped_in_its_sync(&scratch);
         let young = open(&scratch, &Failing::default());
         assert!(young.shared.follower.sync_target().opened_at > young.shared.tail.syncs_proven());
         if killed {
@@ -247,8 +240,7 @@ fn what_was_appended_is_never_answered_as_if_nothing_was_written() {
     let (scratch, layer) = (Scratch::new(), Failing::default());
     let old = open(&scratch, &Failing::default());
     put(&old, "first", 10, Durability::Sync).unwrap();
-    let fault = Fault { only: SEGMENT, ..Fault::once(Kind::Sync, Action::Stop, Moment::Before) };
-    let other = Other::stopped(&scratch.dir(), "a durable put", fault);
+    let other = Other::stopped_in_its_sync(&scratch);
     let young = open(&scratch, &layer);
     other.kill();
     // It must write anew, and there is no room for that.
@@ -282,8 +274,7 @@ fn what_was_appended_is_never_answered_busy() {
     let (scratch, layer) = (Scratch::new(), Failing::default());
     let old = open(&scratch, &Failing::default());
     put(&old, "first", 10, Durability::Sync).unwrap();
-    let fault = Fault { only: SEGMENT, ..Fault::once(Kind::Sync, Action::Stop, Moment::Before) };
-    let other = Other::stopped(&scratch.dir(), "a durable put", fault);
+    let other = Other::stopped_in_its_sync(&scratch);
     let young = options(&layer).busy_timeout(Duration::from_millis(300)).open(scratch.dir()).unwrap();
     other.kill();
     // Young has appended, and must write anew because it cannot sync; then someone stops in its turn.
@@ -321,8 +312,7 @@ fn what_is_in_doubt_and_cannot_be_read_back_is_told_to_nobody_as_kept() {
     let scratch = Scratch::new();
     let old = open(&scratch, &Failing::default());
     put(&old, "first", 10, Durability::Sync).unwrap();
-    let fault = Fault { only: SEGMENT, ..Fault::once(Kind::Sync, Action::Stop, Moment::Before) };
-    let other = Other::stopped(&scratch.dir(), "a durable put", fault);
+    let other = Other::stopped_in_its_sync(&scratch);
     let young = open(&scratch, &Failing::default());
     let unsynced = old.shared.tail.synced();
     other.kill();
