@@ -21,7 +21,7 @@ pub(crate) struct Listed {
     pub number: u64,
     /// The salt of its frames' checksums.
     pub salt: u64,
-    /// The position of its byte 0 (a log segment).
+    /// The position of its byte 0; of a compacted one, that of the first segment it replaces.
     pub base: u64,
     /// The offset where its frames end once it is sealed; 0 while it is active.
     pub end: u64,
@@ -29,6 +29,14 @@ pub(crate) struct Listed {
     pub first_frame: u32,
     /// Whether it replaces older segments.
     pub compacted: bool,
+}
+
+impl Listed {
+    /// What the positions that salt its frames' checksums are counted from: a compacted segment's
+    /// frames are bound to their offsets, for where it stands in the log is the manifest's to say.
+    pub fn counted_from(&self) -> u64 {
+        if self.compacted { 0 } else { self.base }
+    }
 }
 
 /// The manifest.
@@ -44,6 +52,8 @@ pub(crate) struct Manifest {
     pub seq_floor: u64,
     /// The number of the next segment.
     pub next_number: u64,
+    /// Counts the replacements that took segments out by compaction.
+    pub compactions: u64,
     /// How many checkpoints a thread keeps; 0 for all.
     pub max_history: u64,
     /// The live segments in the log's order; the last one is active.
@@ -122,6 +132,7 @@ mod tests {
             epoch: 1,
             seq_floor: 9,
             next_number: 3,
+            compactions: 0,
             max_history: 50,
             segments: vec![listed(1, 800), listed(2, 0)],
             retired: vec![7],

@@ -17,7 +17,7 @@ use crate::format::Flaw;
 use crate::format::manifest::{Listed, Manifest};
 use crate::format::names;
 use crate::format::record::Record;
-use crate::format::segment::{HEADER_BYTES, Header};
+use crate::format::segment::{HEADER_BYTES, Header, Kind};
 use crate::fs::File;
 use crate::report::Finding;
 
@@ -194,7 +194,7 @@ struct Reading<'a> {
 impl Reading<'_> {
     fn scan(&self, limit: u64) -> Result<Scan> {
         let listed = self.listed;
-        Scan::new(self.file.clone(), &self.path, listed.salt, listed.base, u64::from(listed.first_frame), limit)
+        Scan::new(self.file.clone(), &self.path, listed.salt, listed.counted_from(), u64::from(listed.first_frame), limit)
     }
 
     /// All of a sealed segment is proven: whatever is not a frame is damage.
@@ -357,7 +357,11 @@ pub(crate) fn header_check(file: &dyn File, manifest: &Manifest, listed: &Listed
 }
 
 fn is_listed(header: &Header, manifest: &Manifest, listed: &Listed) -> bool {
-    header.store == manifest.store && header.number == listed.number && header.salt == listed.salt
+    let kind = match header.kind {
+        Kind::Log { base } => !listed.compacted && base == listed.base,
+        Kind::Compacted { .. } => listed.compacted,
+    };
+    kind && header.store == manifest.store && header.number == listed.number && header.salt == listed.salt
 }
 
 /// Where a frame stands, as the index keeps it.

@@ -21,6 +21,7 @@ mod large;
 mod leftovers;
 mod locks;
 mod look;
+mod output;
 mod plan;
 mod read;
 mod recovery;

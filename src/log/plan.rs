@@ -181,7 +181,11 @@ impl<'a> Plan<'a> {
             (Some(_), None) => Some(Record::DeleteThread { thread }),
             (Some(view), Some(id)) => {
                 let entry = view.find(&IdKey::from(id)).and_then(|at| view.entry(at));
-                entry.map(|entry| Record::DeleteCheckpoint { thread, place: entry.place })
+                // The last one ends the thread, and says so: its floor and limit end with it.
+                let last = view.len() == 1;
+                entry.map(
+                    |entry| if last { Record::DeleteThread { thread } } else { Record::DeleteCheckpoint { thread, place: entry.place } },
+                )
             }
         };
         if let Some(record) = &record {

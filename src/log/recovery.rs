@@ -140,6 +140,7 @@ fn create(directory: &Directory, options: &Options, write_lock: u64) -> Result<(
         epoch: 1,
         seq_floor: 1,
         next_number: 1,
+        compactions: 0,
         max_history,
         segments: Vec::new(),
         retired: Vec::new(),

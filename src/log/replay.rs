@@ -13,17 +13,24 @@ use crate::format::record::{Put, Record};
 
 /// The thread after a record; `None` when it has ended or never was.
 pub(crate) fn apply(current: Option<&View>, record: &Record<'_>, at: Location) -> Option<View> {
-    let next = match record {
-        Record::Put(put) => match current {
-            Some(view) => view.put(entry(put, at), put.floor),
-            None => View::empty(put.thread.into()).put(entry(put, at), put.floor),
-        },
-        Record::DeleteThread { .. } => return None,
-        Record::DeleteCheckpoint { place, .. } => current?.without(*place),
-        Record::Trim { floor, .. } => current?.above(*floor),
-        Record::Keep { keep, .. } => current?.keeping(*keep),
-    };
-    (next.len() > 0).then_some(next)
+    after(current, record, at).filter(|next| next.len() > 0)
+}
+
+/// The same for a reading that may not meet all that was put: a thread may be without checkpoints
+/// for a while, for those that are gone by now need not be in the log any more. Its floor and limit
+/// count all the same; only a delete of the whole thread ends them.
+fn after(current: Option<&View>, record: &Record<'_>, at: Location) -> Option<View> {
+    let unmet = || View::empty(record.thread().into());
+    Some(match (record, current) {
+        (Record::Put(put), Some(view)) => view.put(entry(put, at), put.floor),
+        (Record::Put(put), None) => unmet().put(entry(put, at), put.floor),
+        (Record::DeleteThread { .. }, _) => return None,
+        (Record::DeleteCheckpoint { place, .. }, _) => current?.without(*place),
+        (Record::Trim { floor, .. }, Some(view)) => view.above(*floor),
+        (Record::Trim { floor, .. }, None) => unmet().above(*floor),
+        (Record::Keep { keep, .. }, Some(view)) => view.keeping(*keep),
+        (Record::Keep { keep, .. }, None) => unmet().keeping(*keep),
+    })
 }
 
 fn entry(put: &Put<'_>, at: Location) -> Entry {
@@ -76,13 +83,11 @@ impl Replay {
     /// Takes in the next record of the log.
     pub fn take(&mut self, record: &Record<'_>, at: Location) {
         let thread = record.thread();
-        let reading = match (self.threads.get_mut(thread), record) {
-            (Some(reading), _) => reading,
-            (None, Record::Put(put)) => {
-                let view = View::empty(put.thread.into());
-                self.threads.entry(view.thread().clone()).or_insert(Reading::new(view))
+        let Some(reading) = self.threads.get_mut(thread) else {
+            if let Some(view) = after(None, record, at) {
+                self.threads.insert(view.thread().clone(), Reading::new(view));
             }
-            (None, _) => return,
+            return;
         };
         if let Record::Put(put) = record
             && reading.extend(put, at)
@@ -90,7 +95,7 @@ impl Replay {
             return;
         }
         reading.settle();
-        match apply(Some(&reading.view), record, at) {
+        match after(Some(&reading.view), record, at) {
             Some(next) => reading.view = next,
             None => drop(self.threads.remove(thread)),
         }

@@ -29,6 +29,8 @@ pub(crate) struct Segment {
     pub salt: u64,
     /// The position of its byte 0.
     pub base: u64,
+    /// What the positions in its frames' checksums are counted from.
+    counted_from: u64,
     /// Where its first frame begins.
     pub first_frame: u64,
     /// Where its bytes come from.
@@ -61,7 +63,15 @@ impl Segment {
         let number = examine::locate(listed.number, 0, 0)?.segment;
         let source = Source::new(&path, &file, mmap, length)?;
         let first_frame = u64::from(listed.first_frame);
-        Ok(Arc::new(Segment { number, path, salt: listed.salt, base: listed.base, first_frame, source }))
+        Ok(Arc::new(Segment {
+            number,
+            path,
+            salt: listed.salt,
+            base: listed.base,
+            counted_from: listed.counted_from(),
+            first_frame,
+            source,
+        }))
     }
 
     /// The same segment, with so many bytes of its file mapped.
@@ -112,7 +122,7 @@ impl Segment {
 
     /// Where a frame at `offset` stands, for its checksum.
     pub fn place(&self, offset: u64) -> Place {
-        Place { salt: self.salt, position: self.base + offset }
+        Place { salt: self.salt, position: self.counted_from + offset }
     }
 
     /// The whole frame. Errors: `Corrupt` when the file ends before it, `Io`.

@@ -565,6 +565,7 @@ mod tests {
             epoch: 2,
             seq_floor: 1,
             next_number: 3,
+            compactions: 0,
             max_history: 0,
             segments: Vec::new(),
             retired: Vec::new(),
