@@ -177,7 +177,13 @@ pub trait Checkpointer: Send + Sync {
         Err(Error::unsupported("find"))
     }
 
-    /// Deletes by age, idle time or count. Needs `vacuum`.
+    /// Deletes by age, idle time or count, as [`VacuumQuery`] says; answers what was really deleted.
+    ///
+    /// What another writer puts meanwhile stays, and so does an idle thread that it puts to. Each thread
+    /// goes whole or not at all where its deletes fit into one batch of the place; after an error the
+    /// threads before it are done, and asking again does the others. Errors: `InvalidInput` where nothing
+    /// is asked for or `keep` is 0, `Corrupt` where an age cannot be read, and what writing answers;
+    /// a dry run writes nothing. Needs `vacuum`, and `ttl` for ages.
     fn vacuum(&self, query: &VacuumQuery) -> Result<Vacuumed> {
         let _ = query;
         Err(Error::unsupported("vacuum"))

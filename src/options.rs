@@ -40,6 +40,7 @@ pub struct Options {
     pub(crate) segment_bytes: u64,
     pub(crate) state_bytes_max: u64,
     pub(crate) mmap: bool,
+    pub(crate) auto_compaction: bool,
     pub(crate) dir_mode: u32,
     pub(crate) file_mode: u32,
     pub(crate) fs: Arc<dyn Fs>,
@@ -57,6 +58,7 @@ impl Default for Options {
             segment_bytes: 64 * 1024 * 1024,
             state_bytes_max: STATE_BYTES_DEFAULT,
             mmap: true,
+            auto_compaction: true,
             dir_mode: 0o700,
             file_mode: 0o600,
             fs: Arc::new(Os),
@@ -127,6 +129,15 @@ impl Options {
     /// and answers a typed error where a mapped file that somebody cut short ends the process.
     pub fn mmap(mut self, on: bool) -> Self {
         self.mmap = on;
+        self
+    }
+
+    /// Whether this handle reclaims dead bytes without being asked (default): in the background, at
+    /// most 100 MB a second, when what is dead outgrows what is live, or a segment; and in a put where
+    /// that does not keep up. The directory then stays below twice what is live and two segments. Off:
+    /// only [`Store::compact`] and other handles do.
+    pub fn auto_compaction(mut self, on: bool) -> Self {
+        self.auto_compaction = on;
         self
     }
 

@@ -3,7 +3,7 @@
 use std::ops::{Bound, Range};
 use std::time::{Duration, SystemTime};
 
-use crate::checkpoint::CheckpointId;
+use crate::checkpoint::{CheckpointId, check_thread};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A page of one thread's history, newest first.
@@ -122,28 +122,101 @@ pub struct FindQuery {
     pub limit: Option<usize>,
 }
 
-/// What to delete by age, idle time or count.
+/// What to delete by age, idle time or count; at least one of them.
+///
+/// Age goes by `saved_at`, against the place's clock: it need not rise along a thread, and a time to
+/// come is not old. Which checkpoints are a thread's newest, and which is its head, goes by their
+/// order, as everywhere. A thread that `idle` does not take is left to `older_than` and `keep`: a
+/// checkpoint goes if it is not the head and each of these two that is given lets it go.
 #[derive(Clone, Debug, Default)]
 pub struct VacuumQuery {
-    /// Only in this thread.
+    /// Only in this thread; one that is not there has nothing to delete.
     pub thread: Option<String>,
-    /// Keep so many newest of each thread.
+    /// Keep so many newest of each thread, whatever their age; 0 is `InvalidInput`.
     pub keep: Option<usize>,
     /// Delete checkpoints older than this; never a head.
     pub older_than: Option<Duration>,
-    /// Delete threads whose newest checkpoint is older than this.
+    /// Delete threads whose newest checkpoint is older than this, whole.
     pub idle: Option<Duration>,
     /// Count only.
     pub dry_run: bool,
 }
 
+impl VacuumQuery {
+    /// Checks what it asks for; a backend calls it first. Errors: `InvalidInput`.
+    pub fn check(&self) -> Result<()> {
+        self.thread.as_deref().map_or(Ok(()), check_thread)?;
+        if self.keep == Some(0) {
+            return Err(Error::invalid("a vacuum keeps at least 1 checkpoint of each thread; to delete threads whole there is `idle`"));
+        }
+        if self.keep.is_none() && self.older_than.is_none() && self.idle.is_none() {
+            return Err(Error::invalid("a vacuum deletes by `older_than`, `idle` or `keep`: none of them is given"));
+        }
+        Ok(())
+    }
+
+    /// How many of a thread's newest are out of question: what it keeps, and always the head.
+    pub(crate) fn spared(&self) -> usize {
+        self.keep.unwrap_or(1).max(1)
+    }
+
+    /// What it takes of a thread of `len` checkpoints, at least 1. `saved_at` answers by where one
+    /// stands, counted from the oldest, and is asked no more often than the answer needs.
+    pub(crate) fn judge(&self, len: usize, now: SystemTime, saved_at: impl Fn(usize) -> Result<SystemTime>) -> Result<Verdict> {
+        // The age is compared, and no time before now worked out: the clock need not reach back so far.
+        let older = |index: usize, than: Duration| Ok(now.duration_since(saved_at(index)?).is_ok_and(|age| age > than));
+        if let Some(idle) = self.idle
+            && older(len - 1, idle)?
+        {
+            return Ok(Verdict::Whole);
+        }
+        let candidates = 0..len.saturating_sub(self.spared());
+        let going = match (self.older_than, self.keep) {
+            (Some(than), _) => {
+                let old = candidates.map(|index| Ok(older(index, than)?.then_some(index)));
+                old.filter_map(Result::transpose).collect::<Result<_>>()?
+            }
+            (None, Some(_)) => candidates.collect(),
+            (None, None) => Vec::new(),
+        };
+        Ok(Verdict::Checkpoints(going))
+    }
+}
+
+/// What a vacuum takes of one thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// All of it.
+    Whole,
+    /// Those that stand there, counted from the oldest, ascending; never the newest.
+    Checkpoints(Vec<usize>),
+}
+
+impl Verdict {
+    /// How much that is of a thread of `len` checkpoints.
+    pub fn count(&self, len: usize) -> Vacuumed {
+        match self {
+            Verdict::Whole => Vacuumed { checkpoints: len as u64, threads: 1 },
+            Verdict::Checkpoints(going) => Vacuumed { checkpoints: going.len() as u64, threads: 0 },
+        }
+    }
+}
+
 /// What a vacuum deleted, or would.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vacuumed {
-    /// Checkpoints.
+    /// Checkpoints, those of whole threads too.
     pub checkpoints: u64,
     /// Whole threads.
     pub threads: u64,
+}
+
+impl Vacuumed {
+    /// Counts more.
+    pub(crate) fn add(&mut self, more: Vacuumed) {
+        self.checkpoints += more.checkpoints;
+        self.threads += more.threads;
+    }
 }
 
 fn ends_in_open_escape(pattern: &str) -> bool {
@@ -196,6 +269,97 @@ mod tests {
     fn an_open_escape_is_refused() {
         let check = |pattern: &str| ThreadQuery { matching: Matching::Glob(pattern.into()), ..Default::default() }.check();
         assert!(check("\\").is_err() && check(r"a\\\").is_err() && check(r"a\\").is_ok() && check("[").is_ok());
+    }
+
+    const NOW: u64 = 1_000;
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    /// The judgement on a thread whose checkpoints were saved then, oldest first.
+    fn judge(query: &VacuumQuery, saved_at: &[u64]) -> Verdict {
+        query.check().unwrap();
+        query.judge(saved_at.len(), at(NOW), |index| Ok(at(saved_at[index]))).unwrap()
+    }
+
+    fn older_than(seconds: u64) -> VacuumQuery {
+        VacuumQuery { older_than: Some(Duration::from_secs(seconds)), ..VacuumQuery::default() }
+    }
+
+    fn idle(seconds: u64) -> VacuumQuery {
+        VacuumQuery { idle: Some(Duration::from_secs(seconds)), ..VacuumQuery::default() }
+    }
+
+    fn those(going: &[usize]) -> Verdict {
+        Verdict::Checkpoints(going.to_vec())
+    }
+
+    #[test]
+    fn a_vacuum_asks_for_something() {
+        let refused = |query: VacuumQuery| query.check().unwrap_err().kind() == ErrorKind::InvalidInput;
+        assert!(refused(VacuumQuery::default()) && refused(VacuumQuery { thread: Some("t".into()), dry_run: true, ..Default::default() }));
+        assert!(refused(VacuumQuery { keep: Some(0), ..older_than(1) }));
+        assert!(refused(VacuumQuery { thread: Some(String::new()), ..older_than(1) }));
+    }
+
+    #[test]
+    fn what_is_older_goes_and_the_head_never() {
+        assert_eq!(judge(&older_than(100), &[100, 899, 900, 901, 950]), those(&[0, 1]));
+        assert_eq!(judge(&older_than(100), &[1, 2, 3]), those(&[0, 1]));
+        assert_eq!(judge(&older_than(100), &[1]), those(&[]));
+        assert_eq!(judge(&older_than(0), &[NOW - 1, NOW, NOW]), those(&[0]));
+    }
+
+    #[test]
+    fn ages_need_not_rise_along_a_thread() {
+        // The clock stepped back after the second, and was ahead for the fourth.
+        assert_eq!(judge(&older_than(100), &[950, 960, 500, 2_000, 600, 999]), those(&[2, 4]));
+        // The newest by the clock is not the head, and goes if it is old.
+        assert_eq!(judge(&older_than(100), &[10, 890, 20]), those(&[0, 1]));
+        assert_eq!(judge(&older_than(0), &[2_000, 3_000, 4_000]), those(&[]));
+        assert_eq!(judge(&idle(100), &[950, 950, 500]), Verdict::Whole);
+        assert_eq!(judge(&idle(100), &[1, 1, 2_000]), those(&[]));
+    }
+
+    #[test]
+    fn the_newest_are_kept_whatever_their_age() {
+        let keep = |keep: usize, query: VacuumQuery| VacuumQuery { keep: Some(keep), ..query };
+        assert_eq!(judge(&keep(2, VacuumQuery::default()), &[2_000, 1, 2_000, 1]), those(&[0, 1]));
+        assert_eq!(judge(&keep(9, VacuumQuery::default()), &[1, 2]), those(&[]));
+        assert_eq!(judge(&keep(usize::MAX, older_than(0)), &[1, 2]), those(&[]));
+        assert_eq!(judge(&keep(2, older_than(100)), &[1, 950, 1, 1, 1]), those(&[0, 2]));
+        assert_eq!(judge(&keep(1, older_than(100)), &[1, 950, 1, 1, 1]), those(&[0, 2, 3]));
+    }
+
+    #[test]
+    fn an_idle_thread_goes_whole_and_another_is_left_to_the_rest() {
+        let both = VacuumQuery { keep: Some(3), idle: Some(Duration::from_secs(500)), ..older_than(100) };
+        assert_eq!(judge(&both, &[1, 2, 499]), Verdict::Whole);
+        assert_eq!(judge(&both, &[1, 2, 3, 4, 500]), those(&[0, 1]));
+        assert_eq!(judge(&idle(500), &[1, 2, 3, 4, 500]), those(&[]));
+    }
+
+    #[test]
+    fn an_age_beyond_all_clocks_matches_nothing() {
+        let query = VacuumQuery { older_than: Some(Duration::MAX), idle: Some(Duration::MAX), ..VacuumQuery::default() };
+        assert_eq!(judge(&query, &[0, 0, 0]), those(&[]));
+    }
+
+    #[test]
+    fn no_more_times_are_asked_for_than_needed() {
+        let asked = std::cell::RefCell::new(Vec::new());
+        let judge = |query: VacuumQuery| {
+            let saved_at = |index: usize| {
+                asked.borrow_mut().push(index);
+                Ok(at(999))
+            };
+            query.judge(5, at(NOW), saved_at).unwrap();
+            asked.take()
+        };
+        assert!(judge(VacuumQuery { keep: Some(1), ..Default::default() }).is_empty());
+        assert_eq!(judge(idle(1)), [4]);
+        assert_eq!(judge(VacuumQuery { keep: Some(3), ..older_than(1) }), [0, 1]);
     }
 
     #[test]

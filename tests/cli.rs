@@ -22,7 +22,14 @@ const READING: [&[&str]; 10] = [
     &["export"],
     &["export", "t"],
 ];
-const KEEPING: [&[&str]; 4] = [&["delete", "t"], &["delete", "t", "--id", "x"], &["retain", "5"], &["compact"]];
+const KEEPING: [&[&str]; 6] = [
+    &["delete", "t"],
+    &["delete", "t", "--id", "x"],
+    &["retain", "5"],
+    &["vacuum", "--keep", "1"],
+    &["vacuum", "--idle", "1d", "--dry-run"],
+    &["compact"],
+];
 
 #[test]
 fn what_is_put_is_what_is_got() {
@@ -41,6 +48,25 @@ fn what_is_put_is_what_is_got() {
     fs::write(cli.dir().join("state.json"), b"[1]").unwrap();
     cli.ok(&["put", "f", "state.json"]);
     assert_eq!(cli.ok(&["get", "f"]), b"[1]");
+}
+
+#[test]
+fn compact_gives_back_what_was_deleted() {
+    let cli = Cli::new();
+    cli.put("kept", b"\"KEPT\"", &[]);
+    cli.put("t", &[b"\"MARKER", &vec![b'.'; 20_000][..], b"\""].concat(), &[]);
+    cli.ok(&["delete", "t"]);
+    let holds = |marker: &str| {
+        let files = fs::read_dir(cli.store()).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+        files.filter(|bytes| bytes.windows(marker.len()).any(|window| window == marker.as_bytes())).count()
+    };
+    assert_eq!((holds("MARKER"), holds("KEPT")), (1, 1));
+    assert!(String::from_utf8(cli.ok(&["compact"])).unwrap().starts_with("1 segment replaced, "));
+    assert_eq!((holds("MARKER"), holds("KEPT")), (0, 1));
+    assert_eq!(cli.ok(&["compact"]), b"0 segments replaced, 0 bytes given back\n");
+    assert_eq!(cli.ok(&["get", "kept"]), b"\"KEPT\"");
+    assert_eq!(cli.run(&["stats", "--json"]).json()[0]["dead_bytes"], 0);
+    assert_eq!(cli.ok(&["verify"]), b"no damage\n");
 }
 
 #[test]
@@ -149,7 +175,7 @@ fn the_place_is_given_or_in_the_environment_or_the_usual_one() {
 #[test]
 fn usage_errors_are_exit_2_and_print_nothing() {
     let cli = Cli::new();
-    let usages: [&[&str]; 19] = [
+    let usages: [&[&str]; 28] = [
         &[],
         &["nonsense"],
         &["get"],
@@ -163,6 +189,15 @@ fn usage_errors_are_exit_2_and_print_nothing() {
         &["threads", "--pattern", "a", "--prefix", "a"],
         &["retain", "-1"],
         &["retain"],
+        &["vacuum"],
+        &["vacuum", "--dry-run"],
+        &["vacuum", "--thread", "t"],
+        &["vacuum", "--keep", "-1"],
+        &["vacuum", "--older-than", "30"],
+        &["vacuum", "--older-than", "-30d"],
+        &["vacuum", "--older-than=-30d"],
+        &["vacuum", "--idle", "1mo"],
+        &["vacuum", "--idle", ""],
         &["get", "-x"],
         &["put", "t", "--expect-empty", "--expect-head", "a"],
         &["completions", "nonsense"],
@@ -196,7 +231,7 @@ fn refused_input_is_exit_5_and_changes_nothing() {
     cli.run_with(&["put", "t", "--type", ""], b"1").failed(5, "type tag");
     cli.run(&["threads", "--pattern", "\\"]).failed(5, "pattern");
     cli.run(&["retain", "0"]).failed(5, "at least 1");
-    cli.run(&["compact"]).failed(5, "reclaim");
+    cli.run(&["vacuum", "--keep", "0"]).failed(5, "at least 1");
     assert_eq!(cli.run(&["history", "t", "--json"]).json().len(), 1);
 }
 
@@ -286,4 +321,29 @@ fn retain_trims_and_all_keeps() {
     let rows = "{\"thread\":\"u\",\"state\":1}\n".repeat(60);
     assert_eq!(cli.run_with(&["import", "-"], rows.as_bytes()).code, Some(0));
     assert_eq!(cli.run(&["history", "u", "--json", "--limit", "all"]).json().len(), 60);
+}
+
+#[test]
+fn vacuum_deletes_by_age_idle_time_and_number() {
+    let cli = Cli::new();
+    let row = |thread: &str, year: u32| format!("{{\"thread\":\"{thread}\",\"state\":{year},\"saved_at\":\"{year}-01-01T00:00:00Z\"}}\n");
+    let rows = [("a", 2001), ("a", 2200), ("a", 2002), ("a", 2201), ("b", 2001), ("b", 2002), ("c", 2001), ("c", 2200)];
+    let rows: String = rows.iter().map(|(thread, year)| row(thread, *year)).collect();
+    assert_eq!(cli.run_with(&["import", "-"], rows.as_bytes()).code, Some(0));
+    let before = cli.ok(&["export"]);
+    let vacuum = |args: &[&str]| String::from_utf8(cli.ok(&[&["vacuum"], args].concat())).unwrap();
+    let states =
+        |thread: &str| cli.run(&["history", thread, "--states"]).json().iter().map(|step| step["state"].clone()).collect::<Vec<_>>();
+    assert_eq!(vacuum(&["--older-than", "30d", "--dry-run"]), "4 checkpoints, 0 threads would be deleted\n");
+    assert_eq!(vacuum(&["--older-than", "2w", "--idle", "90d", "--dry-run"]), "5 checkpoints, 1 threads would be deleted\n");
+    assert_eq!(vacuum(&["--keep", "1", "--dry-run"]), "5 checkpoints, 0 threads would be deleted\n");
+    assert_eq!(vacuum(&["--older-than", "9000w", "--idle", "9000w"]), "0 checkpoints, 0 threads deleted\n");
+    assert_eq!(vacuum(&["--thread", "nobody", "--keep", "1"]), "0 checkpoints, 0 threads deleted\n");
+    assert_eq!(cli.ok(&["export"]), before);
+    assert_eq!(vacuum(&["--thread", "a", "--older-than", "12h", "--keep", "3"]), "1 checkpoints, 0 threads deleted\n");
+    assert_eq!(states("a"), [2201, 2002, 2200]);
+    assert_eq!(vacuum(&["--older-than", "90s", "--idle", "15m"]), "4 checkpoints, 1 threads deleted\n");
+    assert_eq!((states("a"), states("c")), (vec![2201.into(), 2200.into()], vec![2200.into()]));
+    assert_eq!(cli.ok(&["threads"]), b"a\nc\n");
+    cli.ok(&["verify"]);
 }

@@ -15,7 +15,7 @@ use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, St
 use crate::checkpointer::{Capabilities, Checkpointer, Items};
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::{MAX_HISTORY_DEFAULT, STATE_BYTES_DEFAULT, check_keep};
-use crate::query::{HistoryQuery, Matching, ThreadInfo, ThreadQuery};
+use crate::query::{HistoryQuery, Matching, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed, Verdict};
 
 /// A [`Checkpointer`] in memory: gone when its last clone is; clones share one store.
 ///
@@ -101,7 +101,14 @@ impl fmt::Debug for MemoryCheckpointer {
 
 impl Checkpointer for MemoryCheckpointer {
     fn capabilities(&self) -> Capabilities {
-        Capabilities { list_threads: true, list_with_metadata: true, compare_and_put: true, ..Capabilities::default() }
+        Capabilities {
+            list_threads: true,
+            vacuum: true,
+            ttl: true,
+            list_with_metadata: true,
+            compare_and_put: true,
+            ..Capabilities::default()
+        }
     }
 
     fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>> {
@@ -154,6 +161,15 @@ impl Checkpointer for MemoryCheckpointer {
         let threads = self.read();
         let holders = threads.by_id.iter().filter(|(_, thread)| thread.seqs.contains_key(id));
         Ok(holders.map(|(thread, _)| thread.to_string()).collect())
+    }
+
+    fn vacuum(&self, query: &VacuumQuery) -> Result<Vacuumed> {
+        query.check()?;
+        let now = (self.clock)();
+        let judged = if query.dry_run { self.read().judge(query, now)? } else { self.write().vacuum(query, now)? };
+        let mut vacuumed = Vacuumed::default();
+        judged.into_iter().for_each(|(_, len, verdict)| vacuumed.add(verdict.count(len)));
+        Ok(vacuumed)
     }
 
     fn retain(&self, thread: Option<&str>, keep: Option<usize>) -> Result<()> {
@@ -284,6 +300,34 @@ impl Threads {
         Ok(())
     }
 
+    /// What a vacuum takes of each thread, and how many checkpoints that thread has.
+    fn judge(&self, query: &VacuumQuery, now: SystemTime) -> Result<Vec<(Arc<str>, usize, Verdict)>> {
+        let judge = |(id, thread): (&Arc<str>, &Thread)| {
+            let kept = &thread.checkpoints;
+            Ok((id.clone(), kept.len(), query.judge(kept.len(), now, |index| Ok(kept[index].info.saved_at))?))
+        };
+        match &query.thread {
+            Some(id) => self.by_id.get_key_value(id.as_str()).into_iter().map(judge).collect(),
+            None => self.by_id.iter().map(judge).collect(),
+        }
+    }
+
+    /// Deletes what a vacuum takes; answers what that was.
+    fn vacuum(&mut self, query: &VacuumQuery, now: SystemTime) -> Result<Vec<(Arc<str>, usize, Verdict)>> {
+        let judged = self.judge(query, now)?;
+        for (id, _, verdict) in &judged {
+            match verdict {
+                Verdict::Whole => drop(self.by_id.remove(id)),
+                Verdict::Checkpoints(going) => {
+                    if let Some(thread) = self.by_id.get_mut(id) {
+                        thread.delete_all(going);
+                    }
+                }
+            }
+        }
+        Ok(judged)
+    }
+
     /// At most `limit` threads behind the query's cursor and within its prefix.
     fn summaries(&self, query: &ThreadQuery, limit: usize) -> Vec<Summary> {
         let threads = self.by_id.range::<str, _>(query.range()).take_while(|(id, _)| id.starts_with(query.matching.prefix()));
@@ -329,6 +373,14 @@ impl Thread {
     fn delete(&mut self, id: &CheckpointId) -> bool {
         let removed = self.position(id).and_then(|at| self.checkpoints.remove(at));
         removed.inspect(|kept| self.forget(kept)).is_some()
+    }
+
+    /// Deletes those that stand there, counted from the oldest, ascending.
+    fn delete_all(&mut self, going: &[usize]) {
+        let mut going = going.iter().peekable();
+        for (index, kept) in std::mem::take(&mut self.checkpoints).into_iter().enumerate() {
+            if going.next_if_eq(&&index).is_some() { self.forget(&kept) } else { self.checkpoints.push_back(kept) }
+        }
     }
 
     fn trim(&mut self, store_keep: Option<usize>) {

@@ -54,6 +54,8 @@ pub(crate) struct Manifest {
     pub next_number: u64,
     /// Counts the replacements that took segments out by compaction.
     pub compactions: u64,
+    /// The position up to which the newest of them knew what was dead.
+    pub compacted_at: u64,
     /// How many checkpoints a thread keeps; 0 for all.
     pub max_history: u64,
     /// The live segments in the log's order; the last one is active.
@@ -133,6 +135,7 @@ mod tests {
             seq_floor: 9,
             next_number: 3,
             compactions: 0,
+            compacted_at: 0,
             max_history: 50,
             segments: vec![listed(1, 800), listed(2, 0)],
             retired: vec![7],

@@ -14,8 +14,10 @@ pub(crate) const OPEN_LOCK: &str = "open.lock";
 pub(crate) const WRITE_LOCK: &str = "write.lock";
 /// The lock of who syncs for all.
 pub(crate) const SYNC_LOCK: &str = "sync.lock";
+/// The lock of who compacts.
+pub(crate) const COMPACT_LOCK: &str = "compact.lock";
 /// The lock files that processes sharing the directory use.
-const LOCKS: [&str; 4] = [OPEN_LOCK, WRITE_LOCK, SYNC_LOCK, "compact.lock"];
+const LOCKS: [&str; 4] = [OPEN_LOCK, WRITE_LOCK, SYNC_LOCK, COMPACT_LOCK];
 
 /// What a file name of ours means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

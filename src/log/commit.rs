@@ -62,12 +62,13 @@ impl Shared {
         // Nothing before a Buffered put waits for a sync: then it may be seen as soon as it is written.
         let at_once = durability == Durability::Buffered && self.tail.visible() == start;
         let mut reading = self.follower.reading();
-        reading.appended(&turn.active, self.tail.next_seq() - 1);
+        let last_seq = self.tail.next_seq() - 1;
+        reading.appended(&turn.active, last_seq);
         if at_once {
             self.index.publish(start);
-            self.index.show_at_once(end, &plan.changes.into_list());
+            self.index.show_at_once(end, last_seq, &plan.changes.into_list());
         } else {
-            self.index.append(end, plan.changes.into_list());
+            self.index.append(end, last_seq, plan.changes.into_list());
         }
         drop(reading);
         // Behind the index: who reads this end, and syncs up to it, finds every view that it shows.

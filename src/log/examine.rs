@@ -4,13 +4,12 @@
 //! one reading. The *proven synced end* divides the active segment: below it bad bytes are damage
 //! and what follows is kept; above it the log ends at the first thing that is not wholly right.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::directory::Directory;
 use super::ids;
 use super::scan::{Found, FrameAt, Scan};
-use super::tail::Marks;
 use super::view::Location;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Flaw;
@@ -150,26 +149,6 @@ impl Examination<'_> {
             }
         };
         Ok(Some(Opened { file, path, header_check }))
-    }
-}
-
-/// Reads the log beside whoever writes it, and again if that failed under a newer manifest: a file
-/// that went away was retired by it.
-///
-/// The page is read before the manifest that it is judged by: a segment begun in between would
-/// else make its end look like one that the segment before it has lost.
-pub(crate) fn beside_writer<T>(
-    directory: &Directory,
-    mut manifest: Manifest,
-    read: impl Fn(&Manifest, Option<Marks>) -> Result<T>,
-) -> Result<T> {
-    loop {
-        let marks = Marks::read(directory, &manifest);
-        manifest = directory.manifest()?;
-        let answer = read(&manifest, marks);
-        if answer.is_ok() || directory.manifest()?.generation == manifest.generation {
-            return answer;
-        }
     }
 }
 
@@ -348,12 +327,18 @@ impl Reading<'_> {
     }
 }
 
-/// The checksum of a segment's header, if it is the header that the manifest lists.
-pub(crate) fn header_check(file: &dyn File, manifest: &Manifest, listed: &Listed) -> Option<u32> {
+/// The checksum of a listed segment's header. Errors: `Corrupt` where it is not the header that the
+/// manifest lists, `Io`.
+pub(crate) fn header_check(file: &dyn File, path: &Path, manifest: &Manifest, listed: &Listed) -> Result<u32> {
     let mut bytes = [0; HEADER_BYTES];
-    let read = file.read_at(&mut bytes, 0).ok()?;
-    let header = Header::decode(&bytes[..read]).ok()?;
-    is_listed(&header, manifest, listed).then(|| header.encode().1)
+    let read = file.read_at(&mut bytes, 0).map_err(|error| Error::os("read", path, error))?;
+    match Header::decode(&bytes[..read]) {
+        Ok(header) if is_listed(&header, manifest, listed) => Ok(header.encode().1),
+        _ => {
+            let message = "the file is not the segment that the manifest lists: put the store's own file back";
+            Err(Error::new(ErrorKind::Corrupt, message).with_file(path, Some(0)))
+        }
+    }
 }
 
 fn is_listed(header: &Header, manifest: &Manifest, listed: &Listed) -> bool {
@@ -376,6 +361,6 @@ pub(crate) fn locate(number: u64, offset: u64, length: u64) -> Result<Location> 
     Ok(Location { segment: narrow(number)?, offset8: narrow(offset / 8)?, length8: narrow(length / 8)? })
 }
 
-fn finding(file: &std::path::Path, offset: Option<u64>, damage: bool, what: &str) -> Finding {
+fn finding(file: &Path, offset: Option<u64>, damage: bool, what: &str) -> Finding {
     Finding { file: file.to_owned(), offset, thread: None, id: None, damage, what: what.to_owned() }
 }

@@ -7,6 +7,7 @@
 //! where what was read last is not in the log any more, the whole index is built again.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Shared;
@@ -18,7 +19,7 @@ use super::recovery;
 use super::segments::{FrameHead, Segment};
 use super::tail::poisoned;
 use super::turn::Writer;
-use super::view::{Location, Shift};
+use super::view::{Location, Moves, Shift};
 use crate::error::{Error, ErrorKind, Result, is_disk_full};
 use crate::format::Flaw;
 use crate::format::manifest::{Listed, Manifest};
@@ -32,7 +33,11 @@ const SHOWN_TOGETHER: usize = 256;
 /// How far this process has read the log. The lock is held while frames, or a newer manifest, are
 /// read, and by no one who waits for another process.
 #[derive(Debug)]
-pub(crate) struct Follower(Mutex<Reading>);
+pub(crate) struct Follower {
+    reading: Mutex<Reading>,
+    /// The generation that readers have met: with a newer one, segments may have been replaced.
+    generation: AtomicU64,
+}
 
 /// Where the reading stands.
 #[derive(Debug)]
@@ -61,7 +66,7 @@ pub(crate) struct SyncTarget {
 impl Follower {
     /// A follower that stands there.
     pub fn new(reading: Reading) -> Follower {
-        Follower(Mutex::new(reading))
+        Follower { generation: AtomicU64::new(reading.manifest.generation), reading: Mutex::new(reading) }
     }
 
     /// What a sync would sync now.
@@ -73,7 +78,7 @@ impl Follower {
     /// Where the reading stands, for as long as nobody else may move it.
     pub fn reading(&self) -> MutexGuard<'_, Reading> {
         // A panic elsewhere leaves the reading where its last whole batch was.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reading.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -114,22 +119,49 @@ impl Reading {
 
     /// Goes on in a newer manifest; `own` are those of its segments that were made here, each to be
     /// read from its end on.
-    pub fn go_on_in(&mut self, shared: &Shared, manifest: &Arc<Manifest>, mut own: Vec<Active>) -> Result<()> {
+    pub fn go_on_in(&mut self, shared: &Shared, manifest: &Arc<Manifest>, own: Vec<Active>) -> Result<()> {
+        // Not all that was appended in the old epoch need be there; and what compaction took out of
+        // the log before it was read cannot be taken in any more.
+        if manifest.epoch != self.manifest.epoch || self.is_overtaken(manifest) {
+            return self.begin_again(shared);
+        }
+        if !self.pass_through(shared, manifest, own)? {
+            return self.begin_again(shared);
+        }
+        if manifest.compactions != self.manifest.compactions && !self.relocate(shared, manifest)? {
+            return self.begin_again(shared);
+        }
+        self.manifest = manifest.clone();
+        shared.keep_segments(manifest);
+        Ok(())
+    }
+
+    /// Whether compaction has reached beyond the segment that is being read: then what stood there,
+    /// or behind it, is not in the log as it was put any more.
+    fn is_overtaken(&self, manifest: &Manifest) -> bool {
+        if manifest.compactions == self.manifest.compactions {
+            return false;
+        }
+        let Some(here) = manifest.segments.iter().position(|listed| listed.number == u64::from(self.active.segment.number)) else {
+            return true;
+        };
+        let behind = &manifest.segments[here..];
+        behind.windows(2).any(|pair| pair[1].compacted || pair[0].base + pair[0].end != pair[1].base)
+    }
+
+    /// Takes in what a newer manifest lists behind the segment that was read last. False if that is not
+    /// in the log any more.
+    fn pass_through(&mut self, shared: &Shared, manifest: &Manifest, mut own: Vec<Active>) -> Result<bool> {
         let (number, first_frame) = (u64::from(self.active.segment.number), self.active.segment.first_frame);
         // Where the run begins that was written anew behind this segment, if one was.
         let mut moved_from = None;
-        if manifest.epoch != self.manifest.epoch {
-            // Not all that was appended in the old one need be there.
-            return self.begin_again(shared);
-        }
         let behind = match manifest.segments.iter().position(|listed| listed.number == number) {
             Some(at) if manifest.segments[at].end == 0 => {
-                self.manifest = manifest.clone();
                 if let Some(own) = own.pop() {
                     // Another worker has come here by itself; where it stands stays, in a file in no doubt.
                     (self.active.file, self.opened_at) = (own.file, 0);
                 }
-                return Ok(());
+                return Ok(true);
             }
             Some(at) if self.active.end <= manifest.segments[at].end => {
                 self.read_to(shared, manifest.segments[at].end)?;
@@ -144,8 +176,7 @@ impl Reading {
                 moved_from = (self.active.end > first_frame).then_some(first_frame);
                 manifest.segments.partition_point(|listed| listed.base < self.active.segment.base)
             }
-            // What was read last is not in the log any more.
-            None => return self.begin_again(shared),
+            None => return Ok(false),
         };
         for listed in &manifest.segments[behind..] {
             let stood = moved_from.is_some().then(|| (self.active.clone(), self.opened_at));
@@ -162,9 +193,53 @@ impl Reading {
                 self.read_to(shared, listed.end)?;
             }
         }
-        self.manifest = manifest.clone();
-        shared.keep_segments(manifest);
-        Ok(())
+        Ok(true)
+    }
+
+    /// Finds what compaction has written anew, and lets go of what it has left out. False if something
+    /// that is shown was left out: then this index is not what the files say.
+    fn relocate(&mut self, shared: &Shared, manifest: &Manifest) -> Result<bool> {
+        // All that was dead for the compaction must be dead here too.
+        let at = manifest.compacted_at;
+        if self.active.end_position() < at {
+            self.read_to(shared, at.saturating_sub(self.active.segment.base))?;
+        }
+        shared.index.publish(at);
+        let listed = |manifest: &Manifest| manifest.segments.iter().map(|listed| listed.number).collect::<HashSet<u64>>();
+        let (before, now) = (listed(&self.manifest), listed(manifest));
+        let mut moves = Moves::default();
+        for &gone in before.difference(&now) {
+            moves.gone.insert(locate(gone, 0, 0)?.segment);
+        }
+        for new in manifest.segments.iter().filter(|listed| listed.compacted && !before.contains(&listed.number)) {
+            let segment = self.open_sealed(shared, manifest, new)?;
+            shared.add_segment(segment.clone());
+            let mut offset = u64::from(new.first_frame);
+            while offset < new.end {
+                let Ok(frame) = segment.frame_head(offset, new.end) else {
+                    offset = segment.behind_damage(offset, new.end);
+                    continue;
+                };
+                if let Ok(Record::Put(put)) = Record::decode(&frame.record) {
+                    moves.add(put.thread, put.place, locate(new.number, offset, frame.head.frame_len())?);
+                }
+                offset += frame.head.frame_len();
+            }
+        }
+        moves.sort();
+        Ok(shared.index.relocated(&moves))
+    }
+
+    /// Opens a sealed segment that a manifest lists.
+    fn open_sealed(&self, shared: &Shared, manifest: &Manifest, listed: &Listed) -> Result<Arc<Segment>> {
+        let path = shared.directory.file(&names::segment(listed.number));
+        let file = shared.directory.open_log(listed.number, false).map_err(|error| Error::os("open", &path, error))?;
+        examine::header_check(&*file, &path, manifest, listed)?;
+        let length = file.len().map_err(|error| Error::os("read", &path, error))?;
+        if length < listed.end {
+            return Err(Error::new(ErrorKind::Corrupt, "the segment ends before what the manifest lists").with_file(&path, Some(length)));
+        }
+        Segment::new(listed, path, file, shared.options.mmap, length)
     }
 
     /// Goes on in a segment that this process has made: its descriptor is in no doubt.
@@ -181,10 +256,7 @@ impl Reading {
         let file = shared.directory.open_log(listed.number, write).map_err(|error| Error::os("open", &path, error))?;
         // Behind the opening: a sync that began later than this count tells this descriptor too.
         let opened_at = shared.tail.syncs_begun();
-        let header_check = examine::header_check(&*file, manifest, listed).ok_or_else(|| {
-            Error::new(ErrorKind::Corrupt, "the file is not the segment that the manifest lists: put the store's own file back")
-                .with_file(&path, Some(0))
-        })?;
+        let header_check = examine::header_check(&*file, &path, manifest, listed)?;
         let first_frame = u64::from(listed.first_frame);
         self.active = Active::new(&shared.directory, &shared.options, listed, file, first_frame, Some(header_check))?;
         self.opened_at = opened_at;
@@ -247,7 +319,7 @@ impl Reading {
             }
             at = frame.as_ref().map_or_else(|| segment.behind_damage(at, limit), |frame| at + frame.head.frame_len());
             if at == limit || frame.as_ref().is_none_or(|frame| !frame.head.more) {
-                shared.index.append(segment.base + at, std::mem::take(&mut changes).into_list());
+                shared.index.append(segment.base + at, seq, std::mem::take(&mut changes).into_list());
                 (self.active.end, self.active.prev_check) = (at, frame.map(|frame| frame.check));
                 self.last_seq = seq;
                 unshown += 1;
@@ -295,7 +367,7 @@ fn take_in(shared: &Shared, segment: &Segment, at: u64, frame: &FrameHead, chang
     match Record::decode(&frame.record) {
         Ok(record) => {
             let location = locate(u64::from(segment.number), at, frame.head.frame_len())?;
-            changes.apply(changes.current(&shared.index, record.thread()), &record, location);
+            changes.take(&shared.index, &record, location);
             Ok(())
         }
         Err(flaw @ Flaw::Unknown(_)) => Err(Error::new(ErrorKind::Unsupported, flaw.to_string()).with_file(&segment.path, Some(at))),
@@ -312,22 +384,28 @@ impl Shared {
             // A reader that came before the first writer looks for the page with every call.
             self.tail.observe(&self.directory, &self.follower.reading().manifest);
         }
-        let visible = self.tail.visible();
-        if self.index.published() >= visible { Ok(()) } else { self.refresh_to(visible) }
+        let (visible, generation) = (self.tail.visible(), self.tail.generation());
+        if self.index.published() >= visible && self.follower.generation.load(Relaxed) >= generation {
+            return Ok(());
+        }
+        self.refresh_to(visible, generation)
     }
 
     #[cold]
-    fn refresh_to(&self, visible: u64) -> Result<()> {
+    fn refresh_to(&self, visible: u64, generation: u64) -> Result<()> {
         let mut reading = self.follower.reading();
         match reading.follow_to(self, visible) {
             // Without a lock nobody says that the page is as new as the files: what it tells of and
             // they do not hold is not there for a reader.
             Err(error) if self.turn.is_none() && error.kind() == ErrorKind::Corrupt => {}
+            // All that is visible is here, in segments that were replaced: a later call lets go of them.
+            Err(_) if self.index.published() >= visible => return Ok(()),
             followed => followed?,
         }
         if reading.active.end_position() >= visible {
             self.index.publish(visible);
         }
+        self.follower.generation.fetch_max(generation, Relaxed);
         Ok(())
     }
 

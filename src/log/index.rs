@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::view::{Shift, View};
+use super::view::{Moves, Shift, View};
 use crate::query::{Matching, ThreadQuery};
 
 /// A thread's next view; `None` when it has ended.
@@ -48,6 +48,8 @@ pub(crate) struct Index {
     slots: papaya::HashMap<Arc<str>, Slot>,
     /// How far [`Index::publish`] has come.
     published: AtomicU64,
+    /// The sum of the frames that readers can get at, in bytes.
+    live_bytes: AtomicU64,
     behind: Mutex<Behind>,
 }
 
@@ -55,17 +57,38 @@ pub(crate) struct Index {
 #[derive(Debug, Default)]
 struct Behind {
     names: BTreeSet<Arc<str>>,
-    /// Changes that are appended and not visible, each with the end of its batch.
-    queue: VecDeque<(u64, Vec<Change>)>,
+    /// The number of the last record that is shown.
+    shown_seq: u64,
+    /// Batches that are appended and not visible.
+    queue: VecDeque<Appended>,
     /// The newest appended view of each thread in the queue, with the end of its batch.
     overlay: HashMap<Arc<str>, (u64, Option<Arc<View>>)>,
 }
 
+/// A batch that is appended and not visible.
+#[derive(Debug)]
+struct Appended {
+    /// Where it ends.
+    end: u64,
+    /// The number of its last record.
+    seq: u64,
+    changes: Vec<Change>,
+}
+
+/// All that readers see at one moment.
+pub(crate) struct Moment {
+    /// The threads, in order.
+    pub views: Vec<Arc<View>>,
+    /// Up to where in the log that is.
+    pub published: u64,
+}
+
 impl Index {
-    /// An index of a log that was read up to `end`.
-    pub fn of(end: u64, threads: HashMap<Arc<str>, Arc<View>>) -> Index {
+    /// An index of a log that was read up to `end`, and its record numbered `seq`.
+    pub fn of(end: u64, seq: u64, threads: HashMap<Arc<str>, Arc<View>>) -> Index {
         let index = Index { published: AtomicU64::new(end), ..Index::default() };
         let mut behind = index.behind();
+        behind.shown_seq = seq;
         for (thread, view) in threads {
             index.settle(&mut behind, &Change { thread, view: Some(view) });
         }
@@ -91,13 +114,33 @@ impl Index {
         self.published.load(Ordering::Acquire)
     }
 
-    /// Notes a batch's changes as appended up to `end`. In the turn, so in the log's order.
-    pub fn append(&self, end: u64, changes: Vec<Change>) {
+    /// The same, and the number of the last record that is shown: what comes is above it.
+    pub fn shown(&self) -> (u64, u64) {
+        let behind = self.behind();
+        (self.published(), behind.shown_seq)
+    }
+
+    /// The sum of the frames that readers can get at, in bytes.
+    pub fn live_bytes(&self) -> u64 {
+        self.live_bytes.load(Ordering::Relaxed)
+    }
+
+    /// All that readers see, at one moment.
+    pub fn moment(&self) -> Moment {
+        let behind = self.behind();
+        let slots = self.slots.pin();
+        let views = behind.names.iter().filter_map(|name| slots.get(name).and_then(Slot::current).cloned()).collect();
+        Moment { views, published: self.published() }
+    }
+
+    /// Notes a batch's changes as appended up to `end` and the record numbered `seq`. In the turn, so
+    /// in the log's order.
+    pub fn append(&self, end: u64, seq: u64, changes: Vec<Change>) {
         let mut behind = self.behind();
         for change in &changes {
             behind.overlay.insert(change.thread.clone(), (end, change.view.clone()));
         }
-        behind.queue.push_back((end, changes));
+        behind.queue.push_back(Appended { end, seq, changes });
     }
 
     /// Makes every batch that ends at or before `visible` visible, in order. No batch that ends
@@ -107,9 +150,10 @@ impl Index {
             return;
         }
         let mut behind = self.behind();
-        while behind.queue.front().is_some_and(|(end, _)| *end <= visible) {
-            let Some((end, changes)) = behind.queue.pop_front() else { return };
+        while behind.queue.front().is_some_and(|batch| batch.end <= visible) {
+            let Some(Appended { end, seq, changes }) = behind.queue.pop_front() else { return };
             self.show(&mut behind, &changes);
+            behind.shown_seq = seq;
             for change in changes {
                 if behind.overlay.get(&change.thread).is_some_and(|(latest, _)| *latest == end) {
                     behind.overlay.remove(&change.thread);
@@ -120,16 +164,17 @@ impl Index {
     }
 
     /// Shows a batch that ends at `end` at once: for one that is visible as soon as it is appended.
-    pub fn show_at_once(&self, end: u64, changes: &[Change]) {
+    pub fn show_at_once(&self, end: u64, seq: u64, changes: &[Change]) {
         let mut behind = self.behind();
         debug_assert!(behind.queue.is_empty(), "a batch must not overtake one before it");
         self.show(&mut behind, changes);
+        behind.shown_seq = seq;
         self.published.fetch_max(end, Ordering::Release);
     }
 
     /// Shows other threads than before, all at one instant: those of a log that was read anew up to
-    /// `end`. What was appended and not visible is forgotten.
-    pub fn replace(&self, end: u64, mut threads: HashMap<Arc<str>, Arc<View>>) {
+    /// `end` and the record numbered `seq`. What was appended and not visible is forgotten.
+    pub fn replace(&self, end: u64, seq: u64, mut threads: HashMap<Arc<str>, Arc<View>>) {
         let mut behind = self.behind();
         behind.queue.clear();
         behind.overlay.clear();
@@ -142,6 +187,7 @@ impl Index {
         }
         changes.extend(threads.into_iter().map(|(thread, view)| Change { thread, view: Some(view) }));
         self.show(&mut behind, &changes);
+        behind.shown_seq = seq;
         // Not the highest: what was shown beyond that is not there any more.
         self.published.store(end, Ordering::Release);
     }
@@ -149,18 +195,35 @@ impl Index {
     /// Finds the frames of these threads where a run of them was written anew, in what readers see
     /// and in what is not visible yet.
     pub fn moved(&self, threads: &HashSet<Box<str>>, shift: &Shift) {
+        self.each_view(threads.iter().map(|thread| &**thread), |view| view.moved(shift));
+    }
+
+    /// The same where compaction wrote them anew. False if one of them is nowhere to be found.
+    pub fn relocated(&self, moves: &Moves) -> bool {
+        let mut found = true;
+        self.each_view(moves.threads(), |view| {
+            view.relocated(moves).unwrap_or_else(|| {
+                found = false;
+                view.clone()
+            })
+        });
+        found
+    }
+
+    /// Replaces each view of these threads, those that readers see and those that are not visible yet.
+    fn each_view<'a>(&self, threads: impl Iterator<Item = &'a str>, mut next: impl FnMut(&View) -> View) {
         let mut behind = self.behind();
-        let moved = |view: &Arc<View>| Arc::new(view.moved(shift));
+        let threads: HashSet<&str> = threads.collect();
         let Behind { queue, overlay, .. } = &mut *behind;
-        for change in queue.iter_mut().flat_map(|(_, changes)| changes).filter(|change| threads.contains(&*change.thread)) {
-            change.view = change.view.as_ref().map(moved);
+        for change in queue.iter_mut().flat_map(|batch| &mut batch.changes).filter(|change| threads.contains(&*change.thread)) {
+            change.view = change.view.as_ref().map(|view| Arc::new(next(view)));
         }
         for (_, (_, view)) in overlay.iter_mut().filter(|(thread, _)| threads.contains(&***thread)) {
-            *view = view.as_ref().map(moved);
+            *view = view.as_ref().map(|view| Arc::new(next(view)));
         }
         for thread in threads {
             if let Some(view) = self.get(thread) {
-                self.settle(&mut behind, &Change { thread: view.thread().clone(), view: Some(moved(&view)) });
+                self.settle(&mut behind, &Change { thread: view.thread().clone(), view: Some(Arc::new(next(&view))) });
             }
         }
     }
@@ -213,18 +276,26 @@ impl Index {
 
     fn settle(&self, behind: &mut Behind, change: &Change) {
         let slots = self.slots.pin();
-        match &change.view {
+        let old = match &change.view {
             Some(view) => {
-                slots.insert(change.thread.clone(), Slot::Settled(view.clone()));
                 if !behind.names.contains(&change.thread) {
                     behind.names.insert(change.thread.clone());
                 }
+                slots.insert(change.thread.clone(), Slot::Settled(view.clone()))
             }
             None => {
-                slots.remove(&change.thread);
                 behind.names.remove(&change.thread);
+                slots.remove(&change.thread)
             }
-        }
+        };
+        // A slot that is changing was counted as it was before.
+        let counted = old.and_then(|slot| match slot {
+            Slot::Settled(view) => Some(view),
+            Slot::Changing { before, .. } => before.as_ref(),
+        });
+        let bytes = |view: Option<&Arc<View>>| view.map_or(0, |view| view.frame_bytes());
+        let live = self.live_bytes.load(Ordering::Relaxed);
+        self.live_bytes.store(live + bytes(change.view.as_ref()) - bytes(counted), Ordering::Relaxed);
     }
 }
 
@@ -252,10 +323,10 @@ mod tests {
     #[test]
     fn readers_see_what_is_visible_and_writers_what_is_appended() {
         let index = Index::default();
-        index.append(10, vec![change("t", 1)]);
-        index.append(20, vec![gone("t")]);
-        index.append(30, vec![change("t", 3)]);
-        index.append(40, vec![gone("t")]);
+        index.append(10, 1, vec![change("t", 1)]);
+        index.append(20, 2, vec![gone("t")]);
+        index.append(30, 3, vec![change("t", 3)]);
+        index.append(40, 4, vec![gone("t")]);
         for (visible, reader) in [(0, None), (10, Some(1)), (25, None), (30, Some(3)), (40, None)] {
             index.publish(visible);
             assert_eq!((place(index.get("t")), place(index.appended("t"))), (reader, None), "visible to {visible}");
@@ -267,7 +338,7 @@ mod tests {
     fn a_list_is_in_order_and_paged() {
         let index = Index::default();
         for (end, thread) in ["b", "a", "ab", "é", "a*"].into_iter().enumerate() {
-            index.append(end as u64, vec![change(thread, end as u64 + 1)]);
+            index.append(end as u64, end as u64, vec![change(thread, end as u64 + 1)]);
         }
         index.publish(9);
         let list = |query: ThreadQuery| index.list(&query).iter().map(|view| view.thread().to_string()).collect::<Vec<_>>();
@@ -298,7 +369,7 @@ mod tests {
                 }
             });
             for round in 1..=rounds {
-                index.append(round, vec![change("a", round), change("b", round)]);
+                index.append(round, round, vec![change("a", round), change("b", round)]);
                 index.publish(round);
             }
             reader.join().unwrap();

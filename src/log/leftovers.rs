@@ -3,7 +3,7 @@
 //! Judging comes first and changes nothing; only when all of it went well is anything moved. What
 //! could hold something that was put is never removed.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::directory::{Contents, Directory};
 use super::scan::{Found, Scan};
@@ -93,15 +93,7 @@ impl Leftover {
                 directory.remove(&name)?;
                 report.set_aside.push(directory.file(&name));
             }
-            Leftover::SetAside(name) => {
-                let quarantine = quarantine(directory)?;
-                let (from, to) = (directory.file(&name), quarantine.free_file(&name)?);
-                // CRASH: before the syncs the file has one name or the other, and is judged again.
-                directory.fs.rename(&from, &to).map_err(|error| Error::os("set aside", &from, error))?;
-                quarantine.sync()?;
-                directory.sync()?;
-                report.set_aside.push(to);
-            }
+            Leftover::SetAside(name) => report.set_aside.push(set_aside(directory, &name)?),
         }
         Ok(())
     }
@@ -135,6 +127,29 @@ pub(crate) fn judge_unlisted(directory: &Directory, manifest: &Manifest) -> Resu
         }
     }
     Ok(leftovers)
+}
+
+/// Whether a file that the manifest does not list is what a compaction made beside segments that the
+/// manifest still lists.
+pub(crate) fn is_compacted(directory: &Directory, name: &str, manifest: &Manifest) -> bool {
+    let mut bytes = [0; HEADER_BYTES];
+    let read = directory.fs.open(&directory.file(name), false).and_then(|file| file.read_at(&mut bytes, 0)).unwrap_or(0);
+    let is_listed = |number: u64| manifest.segments.iter().any(|listed| listed.number == number);
+    match Header::decode(&bytes[..read]) {
+        Ok(Header { store, kind: Kind::Compacted { first, last }, .. }) => store == manifest.store && is_listed(first) && is_listed(last),
+        _ => false,
+    }
+}
+
+/// Moves a file to quarantine; answers where it is now.
+pub(crate) fn set_aside(directory: &Directory, name: &str) -> Result<PathBuf> {
+    let quarantine = quarantine(directory)?;
+    let (from, to) = (directory.file(name), quarantine.free_file(name)?);
+    // CRASH: before the syncs the file has one name or the other, and is judged again.
+    directory.fs.rename(&from, &to).map_err(|error| Error::os("set aside", &from, error))?;
+    quarantine.sync()?;
+    directory.sync()?;
+    Ok(to)
 }
 
 /// The quarantine folder, made if it is not there.

@@ -3,7 +3,7 @@
 //! Changes nothing. What counts is judged by `examine`; here is where the reading goes to.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::active::Active;
@@ -58,7 +58,8 @@ pub(crate) fn look(directory: &Directory, options: &Options, tail: &Tail, write:
             continue;
         }
         // A file that went away under us was retired by a newer manifest.
-        if log.is_ok() || directory.manifest()?.generation == manifest.generation {
+        let is_whole = log.as_ref().is_ok_and(|log| log.unreadable.is_none());
+        if is_whole || directory.manifest()?.generation == manifest.generation {
             return log;
         }
     }
@@ -149,7 +150,8 @@ impl Read {
         active: Active,
         mut report: Recovery,
     ) -> Result<Log> {
-        let segments = open_segments(directory, options, manifest.segments.iter().filter(|listed| listed.end != 0))?;
+        let missing: Vec<&Path> = self.examined.damage.iter().filter(|it| it.offset.is_none()).map(|it| it.file.as_path()).collect();
+        let segments = open_segments(directory, options, manifest.segments.iter().filter(|listed| listed.end != 0), &missing)?;
         let Examined { frames, damage, unproven, unreadable, end, last_seq, .. } = self.examined;
         report.frames = frames + end.tail.len() as u64;
         report.torn_bytes = end.torn_bytes;
@@ -178,12 +180,26 @@ impl Log {
 
     /// An index of its threads.
     pub fn index(&mut self) -> Index {
-        Index::of(self.reading.active.end_position(), std::mem::take(&mut self.threads))
+        Index::of(self.reading.active.end_position(), self.reading.last_seq, std::mem::take(&mut self.threads))
     }
 }
 
-/// Opens listed segments for reading; one whose file is missing was reported before.
-fn open_segments<'a>(directory: &Directory, options: &Options, listed: impl Iterator<Item = &'a Listed>) -> Result<SegmentSet> {
-    let opened = listed.filter_map(|listed| Segment::open(directory, options.mmap, listed).transpose());
-    opened.map(|segment| segment.map(|segment| (segment.number, segment))).collect()
+/// Opens listed segments for reading, but for those that were `missing` before.
+fn open_segments<'a>(
+    directory: &Directory,
+    options: &Options,
+    listed: impl Iterator<Item = &'a Listed>,
+    missing: &[&Path],
+) -> Result<SegmentSet> {
+    let mut segments = SegmentSet::new();
+    for listed in listed {
+        let path = directory.file(&names::segment(listed.number));
+        match Segment::open(directory, options.mmap, listed)? {
+            Some(segment) => drop(segments.insert(segment.number, segment)),
+            None if missing.contains(&path.as_path()) => {}
+            // It was there when it was read: another process has compacted since.
+            None => return Err(Error::os("open", &path, std::io::ErrorKind::NotFound.into())),
+        }
+    }
+    Ok(segments)
 }

@@ -9,11 +9,13 @@ mod active;
 mod append;
 mod changes;
 mod commit;
+mod compact;
 mod directory;
 mod examine;
 mod follow;
 mod fresh;
 mod group;
+mod house;
 mod ids;
 mod index;
 mod install;
@@ -26,12 +28,15 @@ mod plan;
 mod read;
 mod recovery;
 mod replay;
+mod runs;
 mod scan;
 mod segments;
+mod sift;
 mod stats;
 mod steps;
 mod tail;
 mod turn;
+mod vacuum;
 mod view;
 mod watch;
 
@@ -48,6 +53,7 @@ use arc_swap::{ArcSwap, Guard};
 use self::directory::Directory;
 use self::follow::{Follower, Reading};
 use self::group::Group;
+use self::house::{House, Sizes};
 use self::ids::IdKey;
 use self::index::Index;
 use self::locks::Presence;
@@ -64,7 +70,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::Manifest;
 use crate::fs::fork::Home;
 use crate::options::{Options, check_keep};
-use crate::query::{HistoryQuery, ThreadInfo, ThreadQuery};
+use crate::query::{HistoryQuery, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
 use crate::report::{Compacted, Finding, Recovery, Stats};
 
 /// The embedded store: a directory of checkpoints, durable, fast to read.
@@ -85,6 +91,8 @@ use crate::report::{Compacted, Finding, Recovery, Stats};
 /// ```
 #[derive(Clone)]
 pub struct Store {
+    // Before what it works on: it is waited for.
+    house: Arc<House>,
     shared: Arc<Shared>,
 }
 
@@ -101,6 +109,7 @@ pub(crate) struct Shared {
     group: Group,
     /// How far this handle's own Buffered puts go.
     buffered: AtomicU64,
+    sizes: Sizes,
     report: Recovery,
     unreadable: Option<PathBuf>,
     home: Home,
@@ -130,7 +139,7 @@ impl Store {
         };
         let opened = recovery::open(&directory, &options)?;
         let limit = opened.log.reading.manifest.keep();
-        let store = Store { shared: Arc::new(Shared::new(directory, options, opened)) };
+        let store = Store { house: Arc::new(House::new()), shared: Arc::new(Shared::new(directory, options, opened)) };
         if store.shared.turn.is_some() {
             match store.shared.options.max_history.map(|keep| keep.map(|keep| keep as u64)) {
                 Some(asked) if asked != limit => store.shared.retain_all(asked)?,
@@ -187,9 +196,19 @@ impl Store {
         self.shared.verify()
     }
 
-    /// Reclaims dead bytes. Errors: `Unsupported` in this version, which only grows.
+    /// Reclaims all that is dead: what was deleted or trimmed is in no segment afterwards.
+    ///
+    /// Beside everyone else: readers and iterators are not disturbed, writers wait for the replacement
+    /// of the manifest at most. Works in steps of about a segment, each whole or not at all, and writes
+    /// at most 100 MB a second; cost: the segments that hold something dead are read and what is live
+    /// in them is written. Blocks until all is done. What is left to do without being asked is done in
+    /// the background, see [`Options::auto_compaction`].
+    ///
+    /// Errors: `DiskFull` where a step finds no room, with what was reclaimed by then and nothing left
+    /// behind; `Busy` where another process compacts or is stopped in its turn; `ReadOnly`, `Poisoned`,
+    /// `Corrupt` where a segment is not the one that is listed, `Io`.
     pub fn compact(&self) -> Result<Compacted> {
-        Err(Error::new(ErrorKind::Unsupported, "this version does not reclaim space yet: what was deleted or trimmed stays in the files"))
+        self.shared.compact()
     }
 }
 
@@ -212,6 +231,8 @@ impl Shared {
             Some(writing) => (Some(Turn::new(writing.write_lock)), writing.sync_lock, Some(writing.presence)),
             None => (None, None, None),
         };
+        let sizes = Sizes::default();
+        sizes.note(&reading.manifest, options.segment_bytes);
         Shared {
             directory,
             options,
@@ -222,6 +243,7 @@ impl Shared {
             follower: Follower::new(reading),
             group: Group::new(sync_lock),
             buffered: AtomicU64::new(0),
+            sizes,
             report,
             unreadable,
             home: Home::here(),
@@ -245,6 +267,7 @@ impl Shared {
 
     /// Forgets the segments that a manifest does not list: no view leads there any more.
     fn keep_segments(&self, manifest: &Manifest) {
+        self.sizes.note(manifest, self.options.segment_bytes);
         let mut segments = SegmentSet::clone(&self.segments.load());
         if segments.len() == manifest.segments.len() {
             return;
@@ -259,7 +282,7 @@ impl Shared {
         let mut segments = SegmentSet::clone(&self.segments.load());
         segments.extend(log.segments);
         self.segments.store(Arc::new(segments));
-        self.index.replace(log.reading.active.end_position(), log.threads);
+        self.index.replace(log.reading.active.end_position(), log.reading.last_seq, log.threads);
         *reading = log.reading;
         self.keep_segments(&reading.manifest);
     }
@@ -338,6 +361,8 @@ impl Checkpointer for Store {
         Capabilities {
             list_threads: true,
             persistent_checkpoint_ids: true,
+            vacuum: true,
+            ttl: true,
             list_with_metadata: true,
             compare_and_put: true,
             shared_between_processes: true,
@@ -346,7 +371,9 @@ impl Checkpointer for Store {
     }
 
     fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>> {
-        self.shared.commit(batch)
+        let committed = self.shared.commit(batch)?;
+        self.house.look(&self.shared);
+        Ok(committed)
     }
 
     fn get_bytes(&self, thread: &str) -> Result<Option<Checkpoint<StateBytes>>> {
@@ -383,6 +410,10 @@ impl Checkpointer for Store {
     fn attachments(&self, thread: &str, _: &CheckpointId) -> Result<Vec<Attachment>> {
         check_thread(thread)?;
         Err(Error::unsupported("attachments"))
+    }
+
+    fn vacuum(&self, query: &VacuumQuery) -> Result<Vacuumed> {
+        self.shared.vacuum(query)
     }
 
     fn retain(&self, thread: Option<&str>, keep: Option<usize>) -> Result<()> {

@@ -12,13 +12,15 @@ use super::ids::{self, IdKey};
 use super::index::Index;
 use super::read;
 use super::segments::SegmentSet;
-use super::view::{Entry, View};
+use super::vacuum::Judged;
+use super::view::{Entry, Location, View};
 use crate::batch::{Batch, Committed, ExpectedHead, Operation, Parent, PutOptions, nanos_of, nanos_of_clock};
 use crate::checkpoint::{CheckpointId, TypeTag};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::frame::{self, frame_len};
 use crate::format::record::{Put, Record};
 use crate::fs::Fs;
+use crate::query::Vacuumed;
 
 /// A batch with all that can be worked out before the turn.
 pub(crate) struct Prepared<'a> {
@@ -141,6 +143,29 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
+    /// Plans what is left of a vacuum's judgements in at most `room` bytes; answers how many threads are
+    /// done with, and what goes. A thread that does not fit behind others is left for the next plan;
+    /// what of it does not fit even alone, for those after that.
+    pub fn vacuum(&mut self, judged: &[Judged], spared: usize, room: u64) -> Result<(usize, Vacuumed)> {
+        let mut vacuumed = Vacuumed::default();
+        for (done, judged) in judged.iter().enumerate() {
+            let Some(current) = self.current(judged.thread()) else { continue };
+            let records = judged.records(&current, spared);
+            if !self.frames.is_empty() && self.length + records.iter().map(|(record, _)| length_of(record)).sum::<u64>() > room {
+                return Ok((done, vacuumed));
+            }
+            for (record, gone) in records {
+                if !self.frames.is_empty() && self.length + length_of(&record) > room {
+                    return Ok((done, vacuumed));
+                }
+                let at = self.frame(&record, &[], frame::payload_check(&[]))?;
+                self.changes.take(self.index, &record, at);
+                vacuumed.add(gone);
+            }
+        }
+        Ok((judged.len(), vacuumed))
+    }
+
     fn put(&mut self, thread: &str, tag: &TypeTag, state: &'a [u8], options: &PutOptions, prepared: &PreparedPut) -> Result<()> {
         let current = self.current(thread);
         let view = current.as_deref();
@@ -229,19 +254,32 @@ impl<'a> Plan<'a> {
     }
 
     /// The thread as the next operation must see it.
-    fn current(&self, thread: &str) -> Option<Arc<View>> {
+    fn current(&mut self, thread: &str) -> Option<Arc<View>> {
         self.changes.current(self.index, thread)
     }
 
     /// Adds a record to a thread that stands as `current`.
     fn add(&mut self, current: Option<Arc<View>>, record: &Record<'_>, payload: &'a [u8], payload_check: u32) -> Result<()> {
+        let at = self.frame(record, payload, payload_check)?;
+        self.changes.apply(current, record, at);
+        Ok(())
+    }
+
+    /// Adds a record's frame; what it changes is for the caller to note.
+    fn frame(&mut self, record: &Record<'_>, payload: &'a [u8], payload_check: u32) -> Result<Location> {
         let mut bytes = Vec::with_capacity(192);
         record.encode(&mut bytes);
         let length = frame_len(bytes.len(), payload.len() as u64);
         let at = examine::locate(self.terms.segment, self.terms.start + self.length, length)?;
-        self.changes.apply(current, record, at);
         self.frames.push(Planned { record: bytes, payload, payload_check, offset: self.terms.start + self.length });
         self.length += length;
-        Ok(())
+        Ok(at)
     }
+}
+
+/// How long the frame of a record without a payload is.
+fn length_of(record: &Record<'_>) -> u64 {
+    let mut bytes = Vec::with_capacity(192);
+    record.encode(&mut bytes);
+    frame_len(bytes.len(), 0)
 }

@@ -32,6 +32,17 @@ pub(crate) fn info(segments: &SegmentSet, view: &View, entry: &Entry) -> Result<
     decode(segment, view, entry, &bytes).map(|(_, info)| info)
 }
 
+/// The floor that an entry's record tells; `None` where it cannot be read.
+pub(crate) fn floor(segments: &SegmentSet, view: &View, entry: &Entry) -> Option<u64> {
+    let segment = segments.get(&entry.at.segment)?;
+    let bytes = segment.head_and_record(entry.at).ok()?;
+    let (head, _) = Head::alone(segment.place(entry.at.offset()), &bytes).ok()?;
+    match Record::decode(head.record(&bytes).ok()?) {
+        Ok(Record::Put(put)) if is_meant(&put, view, entry) => Some(put.floor),
+        _ => None,
+    }
+}
+
 fn segment_of<'a>(segments: &'a SegmentSet, view: &View, entry: &Entry) -> Result<&'a Arc<Segment>> {
     let missing =
         || Error::new(ErrorKind::Corrupt, format!("segment {} is not there any more", entry.at.segment)).with_thread(view.thread());

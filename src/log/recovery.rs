@@ -141,6 +141,7 @@ fn create(directory: &Directory, options: &Options, write_lock: u64) -> Result<(
         seq_floor: 1,
         next_number: 1,
         compactions: 0,
+        compacted_at: 0,
         max_history,
         segments: Vec::new(),
         retired: Vec::new(),

@@ -46,17 +46,18 @@ pub(crate) struct Replay {
     threads: HashMap<Arc<str>, Reading>,
 }
 
-/// A thread, and puts behind it that its view does not hold yet.
+/// A thread, and what its view does not hold yet: puts behind it, or places deleted from it.
 #[derive(Debug)]
 struct Reading {
     view: View,
     run: Vec<Entry>,
     floor: u64,
+    deleted: Vec<u64>,
 }
 
 impl Reading {
     fn new(view: View) -> Reading {
-        Reading { view, run: Vec::new(), floor: 0 }
+        Reading { view, run: Vec::new(), floor: 0, deleted: Vec::new() }
     }
 
     /// Takes a put into the run, if it only adds to the thread's end.
@@ -76,6 +77,9 @@ impl Reading {
         if !self.run.is_empty() {
             self.view = self.view.put_run(std::mem::take(&mut self.run), self.floor);
         }
+        if !self.deleted.is_empty() {
+            self.view = self.view.without_all(&std::mem::take(&mut self.deleted));
+        }
     }
 }
 
@@ -89,6 +93,15 @@ impl Replay {
             }
             return;
         };
+        if let Record::DeleteCheckpoint { place, .. } = record {
+            if !reading.run.is_empty() {
+                reading.settle();
+            }
+            return reading.deleted.push(*place);
+        }
+        if !reading.deleted.is_empty() {
+            reading.settle();
+        }
         if let Record::Put(put) = record
             && reading.extend(put, at)
         {

@@ -1,7 +1,7 @@
 //! What a store says of itself: its size, and what reading all of it finds.
 
 use super::Shared;
-use super::examine::{Examination, beside_writer};
+use super::examine::Examination;
 use super::tail::Marks;
 use crate::error::{Error, Result};
 use crate::format::manifest::Manifest;
@@ -36,14 +36,29 @@ impl Shared {
 
     /// Reads everything and compares it with its checksums.
     pub(super) fn verify(&self) -> Result<Vec<Finding>> {
-        let manifest = self.directory.manifest()?;
-        let mut findings = beside_writer(&self.directory, manifest, |manifest, marks| self.examine(manifest, marks))?;
+        let mut findings = self.read_all()?;
         if self.directory.contents()?.quarantine {
             let file = self.directory.file(names::QUARANTINE);
             let what = "quarantine holds files that recovery could not believe; remove it once they are not needed".to_owned();
             findings.push(Finding { file, offset: None, thread: None, id: None, damage: true, what });
         }
         Ok(findings)
+    }
+
+    /// Beside whoever writes; and again if something was missing under a newer manifest, which retired
+    /// it. The page is read before the manifest that it is judged by: a segment begun in between would
+    /// else make its end look like one that the segment before it has lost.
+    fn read_all(&self) -> Result<Vec<Finding>> {
+        loop {
+            let marks = Marks::read(&self.directory, &self.directory.manifest()?);
+            let manifest = self.directory.manifest()?;
+            let findings = self.examine(&manifest, marks);
+            let is_missing = |finding: &Finding| finding.damage && finding.offset.is_none();
+            let is_whole = findings.as_ref().is_ok_and(|findings| !findings.iter().any(is_missing));
+            if is_whole || self.directory.manifest()?.generation == manifest.generation {
+                return findings;
+            }
+        }
     }
 
     fn examine(&self, manifest: &Manifest, marks: Option<Marks>) -> Result<Vec<Finding>> {

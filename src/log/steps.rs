@@ -113,6 +113,25 @@ impl Steps {
     }
 }
 
+impl Steps {
+    /// With other entries in the place of some, as `next` says: chunks without any are shared. `None` as
+    /// soon as `next` answers that.
+    pub fn exchanged(&self, mut next: impl FnMut(&Entry) -> Option<Option<Entry>>) -> Option<Steps> {
+        let mut chunk = |chunk: &Chunk| -> Option<Chunk> {
+            let mut changed: Option<Vec<Entry>> = None;
+            for (at, entry) in chunk.iter().enumerate() {
+                if let Some(entry) = next(entry)? {
+                    changed.get_or_insert_with(|| chunk.to_vec())[at] = entry;
+                }
+            }
+            Some(changed.map_or_else(|| chunk.clone(), Chunk::from))
+        };
+        let mut list = |list: &Arc<Vec<Chunk>>| list.iter().map(&mut chunk).collect::<Option<Vec<_>>>().map(Arc::new);
+        let (old, recent) = (list(&self.old)?, list(&self.recent)?);
+        Some(Steps { skip: self.skip, old, recent, last: chunk(&self.last)? })
+    }
+}
+
 impl FromIterator<Entry> for Steps {
     fn from_iter<I: IntoIterator<Item = Entry>>(entries: I) -> Steps {
         let entries: Vec<Entry> = entries.into_iter().collect();

@@ -566,6 +566,7 @@ mod tests {
             seq_floor: 1,
             next_number: 3,
             compactions: 0,
+            compacted_at: 0,
             max_history: 0,
             segments: Vec::new(),
             retired: Vec::new(),

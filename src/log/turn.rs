@@ -53,6 +53,11 @@ impl Turn {
         Turn { desk: Mutex::default(), free: Condvar::new(), lock }
     }
 
+    /// Whether other processes take it too.
+    pub fn is_shared(&self) -> bool {
+        self.lock.is_some()
+    }
+
     /// Takes the right to append. Waits at most `timeout`, then `Busy`.
     pub fn take<'a>(&'a self, tail: &'a Tail, epoch: u64, timeout: Duration) -> Result<Right<'a>> {
         let mut start = None;

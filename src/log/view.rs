@@ -4,6 +4,7 @@
 //! view (a reader, an iterator) has one moment of the thread for as long as it likes. Replay and the
 //! live store make their views here alike, which is why the live index equals the rebuilt one.
 
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::ids::{IdKey, IdTable};
@@ -47,6 +48,44 @@ impl Shift {
             return at;
         }
         Location { segment: self.to.segment, offset8: self.to.offset8 + (at.offset8 - self.from.offset8), ..at }
+    }
+}
+
+/// Where compaction has put the frames of some segments that are gone: by thread and place.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    /// The segments that are gone.
+    pub gone: HashSet<u32>,
+    /// Each thread's frames, in the order of their places.
+    to: HashMap<Box<str>, Vec<(u64, Location)>>,
+}
+
+impl Moves {
+    /// Notes where a checkpoint's frame stands now.
+    pub fn add(&mut self, thread: &str, place: u64, at: Location) {
+        match self.to.get_mut(thread) {
+            Some(places) => places.push((place, at)),
+            None => drop(self.to.insert(thread.into(), vec![(place, at)])),
+        }
+    }
+
+    /// To be called once all are noted.
+    pub fn sort(&mut self) {
+        self.to.values_mut().for_each(|places| places.sort_unstable_by_key(|(place, _)| *place));
+    }
+
+    /// The threads that have frames there.
+    pub fn threads(&self) -> impl Iterator<Item = &str> {
+        self.to.keys().map(|thread| &**thread)
+    }
+
+    /// Where a thread's checkpoint stands now, if it has moved; `None` if it is nowhere.
+    fn of(&self, places: &[(u64, Location)], entry: &Entry) -> Option<Option<Entry>> {
+        if !self.gone.contains(&entry.at.segment) {
+            return Some(None);
+        }
+        let found = places.binary_search_by_key(&entry.place, |(place, _)| *place).ok()?;
+        Some(Some(Entry { at: places[found].1, ..entry.clone() }))
     }
 }
 
@@ -229,6 +268,24 @@ impl View {
         next
     }
 
+    /// After the checkpoints at these places were deleted: what one delete after the other would give,
+    /// copied once.
+    pub fn without_all(&self, places: &[u64]) -> View {
+        if let [place] = places {
+            return self.without(*place);
+        }
+        let mut sorted = places.to_vec();
+        sorted.sort_unstable();
+        let (gone, kept): (Vec<&Entry>, Vec<&Entry>) = self.entries().partition(|entry| sorted.binary_search(&entry.place).is_ok());
+        let mut next = self.clone();
+        if !gone.is_empty() {
+            gone.into_iter().for_each(|entry| next.discount(Some(entry)));
+            next.steps = kept.into_iter().cloned().collect();
+            next.index_anew();
+        }
+        next
+    }
+
     /// After a trim: nothing below the floor is kept.
     pub fn above(&self, floor: u64) -> View {
         let mut next = self.clone();
@@ -245,6 +302,25 @@ impl View {
     pub fn moved(&self, shift: &Shift) -> View {
         let moved = self.entries().map(|entry| Entry { at: shift.of(entry.at), ..entry.clone() });
         View { steps: moved.collect(), ..self.clone() }
+    }
+
+    /// After compaction wrote some of its frames anew; `None` if one of them is nowhere.
+    pub fn relocated(&self, moves: &Moves) -> Option<View> {
+        let places = moves.to.get(&*self.thread).map_or(&[][..], Vec::as_slice);
+        // Trimmed entries at the front of a chunk may lead nowhere; nobody asks for them.
+        let floor = self.entry(0).map_or(u64::MAX, |oldest| oldest.place);
+        let steps = self.steps.exchanged(|entry| if entry.place < floor { Some(None) } else { moves.of(places, entry) })?;
+        Some(View { steps, ..self.clone() })
+    }
+
+    /// The checkpoint at a place.
+    pub fn at_place(&self, place: u64) -> Option<&Entry> {
+        self.entry(self.below(place)).filter(|entry| entry.place == place)
+    }
+
+    /// The lowest place that it keeps.
+    pub fn floor(&self) -> u64 {
+        self.floor
     }
 
     /// How many checkpoints stand below a place.
@@ -394,6 +470,17 @@ mod tests {
             let at_once = start.put_run((before + 1..=before + run).map(entry).collect(), floor);
             prop_assert_eq!(&at_once, &one_by_one);
             prop_assert!(at_once.entries().all(|entry| at_once.find(&entry.id) == one_by_one.find(&entry.id)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_run_of_deletes_is_one_delete_after_the_other(length in 0..200u64, places in prop::collection::vec(0..220u64, 0..200)) {
+            let start = (1..=length).fold(View::empty("t".into()), |view, place| view.put(entry(place), 0));
+            let one_by_one = places.iter().fold(start.clone(), |view, &place| view.without(place));
+            let at_once = start.without_all(&places);
+            prop_assert_eq!(&at_once, &one_by_one);
+            prop_assert!(start.entries().all(|entry| at_once.find(&entry.id) == one_by_one.find(&entry.id)));
         }
     }
 

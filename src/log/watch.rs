@@ -28,8 +28,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// [`Store::watch`](crate::Store::watch).
 ///
 /// Begins with what becomes visible after it was made. None is missed and none is told twice; one that
-/// is put again under its id is told again. What was trimmed meanwhile is told all the same, what was
-/// deleted is not. As an iterator it waits without end and ends after an error; [`Watch::wait`] waits
+/// is put again under its id is told again. What was trimmed meanwhile is told all the same unless
+/// compaction has reclaimed it by then, what was deleted is not. As an iterator it waits without end and ends after an error; [`Watch::wait`] waits
 /// for a bounded time. It keeps the store open, as a clone of the handle does, and holds up nobody.
 /// Waiting takes less than a thousandth of a processor: a handle that writes is woken; a read-only one
 /// looks by itself, at most 200 ms after a put.
@@ -57,7 +57,7 @@ impl Watch {
         thread.map_or(Ok(()), check_thread)?;
         shared.at_home()?;
         shared.refresh()?;
-        let cursor = Cursor::at_end(shared, &Moment::now(shared));
+        let cursor = Cursor::at_end(shared);
         Ok(Watch { shared: shared.clone(), thread: thread.map(Arc::from), cursor, ahead: Ahead::default(), failed: false })
     }
 
@@ -133,34 +133,35 @@ impl Moment {
 struct Cursor {
     /// The position of the next frame to look at.
     at: u64,
-    /// The number of the last record passed: a run that is written anew is not passed a second time.
+    /// The segment that this is counted in: if it is replaced, what stands there is another one's.
+    segment: u64,
+    /// The number of the last record passed: what is written anew is not passed a second time.
     last_seq: u64,
 }
 
 impl Cursor {
     /// Behind all that is visible.
-    fn at_end(shared: &Shared, moment: &Moment) -> Cursor {
-        let first_frame = moment.manifest.segments.last().map_or(0, |active| active.base + u64::from(active.first_frame));
-        // What is not synced may be written anew, further on in the log: its numbers tell then.
-        let mut cursor = Cursor { at: first_frame.max(shared.tail.synced()), last_seq: 0 };
-        // Damage in there is no reason not to watch what comes.
-        let _ = cursor.find(moment, |_, _| Ok(None::<()>));
-        cursor.at = moment.visible;
-        cursor
+    fn at_end(shared: &Shared) -> Cursor {
+        let (at, last_seq) = shared.index.shown();
+        let manifest = shared.follower.reading().manifest.clone();
+        let segment = manifest.segments[covering(&manifest, at)].number;
+        Cursor { at, segment, last_seq }
     }
 
     /// Goes on to the first visible record for which `look`, given its number, answers something.
     /// Errors leave it before the record that they are about.
     fn find<T>(&mut self, moment: &Moment, mut look: impl FnMut(u64, &Record<'_>) -> Result<Option<T>>) -> Result<Option<T>> {
         let Moment { visible, manifest, segments } = moment;
-        let passed = manifest.segments.partition_point(|listed| listed.end != 0 && listed.base + listed.end <= self.at);
-        for listed in &manifest.segments[passed..] {
+        let here = manifest.segments.iter().position(|listed| listed.number == self.segment);
+        let from = here.unwrap_or_else(|| covering(manifest, self.at));
+        for listed in &manifest.segments[from..] {
             let first = listed.base + u64::from(listed.first_frame);
             let end = if listed.end == 0 { *visible } else { (listed.base + listed.end).min(*visible) };
-            self.at = self.at.max(first.min(*visible));
-            if self.at >= end || self.at < first {
-                continue;
+            if listed.number != self.segment {
+                // From its beginning: the numbers tell what of it was passed elsewhere.
+                (self.segment, self.at) = (listed.number, first);
             }
+            self.at = self.at.max(first);
             let Some(segment) = u32::try_from(listed.number).ok().and_then(|number| segments.get(&number)) else { continue };
             while self.at < end {
                 let offset = self.at - listed.base;
@@ -181,6 +182,11 @@ impl Cursor {
     }
 }
 
+/// The listed segment in which a position stands, or behind which it would.
+fn covering(manifest: &Manifest, position: u64) -> usize {
+    manifest.segments.partition_point(|listed| listed.base <= position).saturating_sub(1)
+}
+
 /// The deletes between a watch and the visible end, read only when it lags behind a trim.
 #[derive(Default)]
 struct Ahead {
@@ -193,7 +199,7 @@ struct Ahead {
 impl Ahead {
     /// Forgets them once they are passed.
     fn forget_before(&mut self, watch: Cursor) {
-        if self.cursor.is_some_and(|cursor| cursor.at <= watch.at) {
+        if self.cursor.is_some_and(|cursor| cursor.last_seq <= watch.last_seq) {
             *self = Ahead::default();
         }
     }

@@ -1,5 +1,6 @@
 //! What opening, writing and refusing promise, seen from outside: places, rights, settings, limits.
 
+mod few_files;
 mod forked;
 mod full_disk;
 #[path = "../mounts/mod.rs"]

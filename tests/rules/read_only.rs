@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use taffrail::{Checkpointer, ErrorKind, PutOptions, Store, TypeTag};
+use taffrail::{Checkpointer, ErrorKind, PutOptions, Store, TypeTag, VacuumQuery};
 
 use crate::mounts;
 use crate::scratch::{Expected, Scratch, frames, history, segments, snapshot, state, twenty_puts};
@@ -13,6 +13,7 @@ fn refuses_writes(store: &Store) {
         store.delete("a").map(drop).unwrap_err(),
         store.retain(Some("a"), Some(1)).unwrap_err(),
         store.retain(None, Some(1)).unwrap_err(),
+        store.vacuum(&VacuumQuery { keep: Some(1), ..VacuumQuery::default() }).map(drop).unwrap_err(),
         store.sync().unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::ReadOnly, "{error}");
@@ -46,6 +47,7 @@ fn reading_writes_nothing_whatever_it_meets() {
             refuses_writes(&store);
             store.verify().unwrap();
             store.stats().unwrap();
+            store.vacuum(&VacuumQuery { keep: Some(1), dry_run: true, ..VacuumQuery::default() }).unwrap();
             store.close().unwrap();
         }
         assert!(before == snapshot(&dir), "{name}: reading left a trace");
@@ -56,7 +58,7 @@ fn reading_writes_nothing_whatever_it_meets() {
 fn a_reader_beside_a_writer_sees_one_moment() {
     let scratch = Scratch::new();
     let dir = scratch.path("store");
-    let store = Store::options().segment_bytes(64 * 1024).open(&dir).unwrap();
+    let store = Store::options().segment_bytes(64 * 1024).auto_compaction(false).open(&dir).unwrap();
     let mut expected = Expected::default();
     for number in 0..30 {
         let length = if number % 7 == 6 { 20_000 } else { 3_000 };

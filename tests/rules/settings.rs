@@ -92,10 +92,3 @@ fn a_state_over_the_limit_is_refused_before_anything_is_written() {
     assert!(before == snapshot(&dir), "something was written");
     assert_eq!(store.threads().unwrap(), ["t"]);
 }
-
-#[test]
-fn what_this_version_does_not_have_says_so() {
-    let scratch = Scratch::new();
-    let store = Store::open(scratch.path("store")).unwrap();
-    assert_eq!(store.compact().unwrap_err().kind(), ErrorKind::Unsupported);
-}

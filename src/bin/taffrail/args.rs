@@ -5,9 +5,11 @@
 //! here, as a usage error; what the values mean is up to the verbs.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
+use jiff::{Span, SpanRelativeTo};
 
 /// Keeps the state of AI agents: every step durable, the newest at hand, all of them readable.
 #[derive(Parser)]
@@ -41,6 +43,9 @@ pub enum Verb {
     Delete(Delete),
     /// Set how many checkpoints each thread (or one) keeps, from now on
     Retain(Retain),
+    /// Delete old checkpoints, and threads that have been idle, and say how many
+    #[command(long_about = VACUUM)]
+    Vacuum(Vacuum),
     /// Give the space of what was deleted or trimmed back
     Compact,
     /// Say how large the store is
@@ -59,6 +64,11 @@ pub enum Verb {
     /// Print the manual page, or that of one verb
     Man(Manual),
 }
+
+const VACUUM: &str = "Delete old checkpoints, and threads that have been idle, and say how many.\n\n\
+With --older-than a checkpoint goes that is older, with --keep one that is not among its thread's newest, with both one that is \
+both; a thread's newest checkpoint stays. With --idle a thread goes whole if its newest checkpoint is older. At least one of the \
+three is needed. Ages go by `saved_at`. A length of time is a number with its unit, as 90s, 15m, 12h, 30d or 2w; a day has 24 hours.";
 
 const IMPORT: &str = "Take in checkpoints from JSON Lines, as `export` writes them; a second time adds nothing.\n\n\
 A line needs `thread` and one of `state`, `text` (a JSON state as a string) or `data` (base64); `id`, `parent`, `saved_at`, \
@@ -187,6 +197,26 @@ pub struct Retain {
 }
 
 #[derive(Args)]
+#[command(group(ArgGroup::new("what").args(["older_than", "idle", "keep"]).required(true).multiple(true)))]
+pub struct Vacuum {
+    /// Checkpoints older than this, but never a thread's newest
+    #[arg(long, value_name = "TIME")]
+    pub older_than: Option<Period>,
+    /// Whole threads whose newest checkpoint is older than this
+    #[arg(long, value_name = "TIME")]
+    pub idle: Option<Period>,
+    /// Keep each thread's newest so many, whatever their age
+    #[arg(long, value_name = "N")]
+    pub keep: Option<usize>,
+    /// Only in this thread
+    #[arg(long)]
+    pub thread: Option<String>,
+    /// Say how many that would be, and change nothing
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+#[derive(Args)]
 pub struct Listing {
     /// As JSON
     #[arg(long)]
@@ -246,6 +276,20 @@ impl std::str::FromStr for Limit {
     }
 }
 
+/// A length of time, from 0 up; a day has 24 hours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Period(pub Duration);
+
+impl std::str::FromStr for Period {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let span: Result<Span, _> = text.parse();
+        let length = span.and_then(|span| span.to_duration(SpanRelativeTo::days_are_24_hours())).and_then(Duration::try_from);
+        length.map(Period).map_err(|_| "a length of time is a number with its unit, as 90s, 15m, 12h, 30d or 2w".to_owned())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -254,6 +298,19 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         CommandLine::command().debug_assert();
+    }
+
+    #[test]
+    fn periods() {
+        let seconds = |text: &str| text.parse::<Period>().map(|period| period.0.as_secs());
+        for (text, length) in
+            [("90s", 90), ("15m", 900), ("12h", 43_200), ("30d", 2_592_000), ("2w", 1_209_600), ("1d 12h", 129_600), ("0s", 0)]
+        {
+            assert_eq!(seconds(text), Ok(length), "{text}");
+        }
+        for text in ["", "30", "d", "-1d", "30d ago", "1mo", "1y", "30 parsecs", "99999999999999999999s", "1e3s", "NaNd"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
     }
 
     #[test]

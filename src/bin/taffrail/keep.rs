@@ -1,13 +1,13 @@
-//! `delete`, `retain`, `compact`, `stats`, `verify`: the housekeeping of a store.
+//! `delete`, `retain`, `vacuum`, `compact`, `stats`, `verify`: the housekeeping of a store.
 //!
-//! None of them makes a store. `verify` and `stats` only read, beside whoever has it open.
+//! None of them makes a store. `verify`, `stats` and a dry `vacuum` only read, beside whoever has it open.
 
 use std::io::Write;
 use std::path::Path;
 
-use taffrail::{CheckpointId, Finding};
+use taffrail::{CheckpointId, Finding, VacuumQuery};
 
-use crate::args::{Delete, Listing, Retain};
+use crate::args::{Delete, Listing, Retain, Vacuum};
 use crate::failure::{DAMAGE, Failure, Result};
 use crate::output::{self, Output};
 use crate::place::Place;
@@ -28,6 +28,24 @@ pub fn retain(place: &str, args: &Retain) -> Result<()> {
     Ok(Place::to_keep(place)?.retain(args.thread.as_deref(), args.keep.0)?)
 }
 
+pub fn vacuum(place: &str, args: &Vacuum) -> Result<()> {
+    let place = if args.dry_run { Place::to_read(place)? } else { Place::to_keep(place)? };
+    let query = VacuumQuery {
+        thread: args.thread.clone(),
+        keep: args.keep,
+        older_than: args.older_than.map(|period| period.0),
+        idle: args.idle.map(|period| period.0),
+        dry_run: args.dry_run,
+    };
+    let working = progress::working("vacuuming");
+    let vacuumed = place.vacuum(&query)?;
+    working.finish_and_clear();
+    let done = if args.dry_run { "would be deleted" } else { "deleted" };
+    let mut out = Output::new();
+    writeln!(out, "{} checkpoints, {} threads {done}", vacuumed.checkpoints, vacuumed.threads)?;
+    Ok(out.finish()?)
+}
+
 pub fn compact(place: &str) -> Result<()> {
     let place = Place::to_keep(place)?;
     let store = place.store("compact")?;
@@ -35,7 +53,8 @@ pub fn compact(place: &str) -> Result<()> {
     let done = store.compact()?;
     working.finish_and_clear();
     let mut out = Output::new();
-    writeln!(out, "{} segments replaced, {} bytes given back", done.segments, done.bytes)?;
+    let segments = if done.segments == 1 { "segment" } else { "segments" };
+    writeln!(out, "{} {segments} replaced, {} bytes given back", done.segments, done.bytes)?;
     Ok(out.finish()?)
 }
 

@@ -77,6 +77,7 @@ fn on_place(place: &str, verb: Verb) -> failure::Result<()> {
         Verb::Watch(args) => read::watch(place, &args),
         Verb::Delete(args) => keep::delete(place, &args),
         Verb::Retain(args) => keep::retain(place, &args),
+        Verb::Vacuum(args) => keep::vacuum(place, &args),
         Verb::Compact => keep::compact(place),
         Verb::Stats(args) => keep::stats(place, &args),
         Verb::Verify(args) => keep::verify(place, &args),

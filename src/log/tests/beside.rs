@@ -75,7 +75,7 @@ fn a_conflict_is_answered_when_the_step_it_rests_on_is_kept() {
         plan.batch(&prepared).unwrap();
         let (_, end) = turn.append(shared, &plan).unwrap();
         shared.follower.reading().appended(&turn.active, shared.tail.next_seq() - 1);
-        shared.index.append(end, plan.changes.into_list());
+        shared.index.append(end, shared.tail.next_seq() - 1, plan.changes.into_list());
         shared.tail.raise_appended(end);
         drop(turn);
         let asked = PutOptions::default().expected_head(ExpectedHead::Empty);

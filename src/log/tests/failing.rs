@@ -165,6 +165,11 @@ impl Failing {
         assert!(!waited.1.timed_out(), "no call was blocked within {PAUSED_MAX:?}");
     }
 
+    /// Whether a call is blocked now.
+    pub fn is_paused(&self) -> bool {
+        self.orders().blocked > 0
+    }
+
     /// Lets all blocked calls go on; those that come later are blocked again if the fault says so.
     pub fn resume(&self) {
         let mut orders = self.orders();

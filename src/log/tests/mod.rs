@@ -2,6 +2,7 @@
 
 mod beside;
 mod clock;
+mod compaction;
 mod cost;
 mod failing;
 mod faults;
@@ -15,6 +16,7 @@ mod schedules;
 mod shared;
 mod survivors;
 mod syncs;
+mod vacuum;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

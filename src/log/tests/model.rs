@@ -13,7 +13,10 @@ use crate::checkpointer::Checkpointer;
 use crate::error::Result;
 use crate::log::Store;
 use crate::options::Options;
-use crate::query::{HistoryQuery, ThreadQuery};
+use crate::query::{HistoryQuery, ThreadQuery, VacuumQuery};
+
+/// Some two hundred years.
+const FAR_AHEAD: Duration = Duration::from_secs(6_000_000_000);
 
 const THREADS: [&str; 4] = ["a", "b:c", "\u{e9}\n", "long"];
 
@@ -37,8 +40,22 @@ enum Step {
     DeleteThread(usize),
     DeleteCheckpoint(usize, u8),
     Retain(Option<usize>, Option<usize>),
+    Vacuum { thread: Option<usize>, keep: Option<usize>, older: bool, idle: bool },
     Sync,
+    Compact,
+    Elsewhere(ElseWhere),
     Reopen { close: bool, options: u8, max_history: Option<Option<usize>> },
+}
+
+/// What is done beside the store under test, by a second handle.
+#[derive(Clone, Copy, Debug)]
+enum ElseWhere {
+    Open,
+    Close,
+    Look,
+    Compact,
+    /// One step of those that are taken without being asked for.
+    Step,
 }
 
 fn one_put() -> impl Strategy<Value = OnePut> {
@@ -61,13 +78,25 @@ fn one_put() -> impl Strategy<Value = OnePut> {
 fn step() -> impl Strategy<Value = Step> {
     let keep = prop_oneof![Just(None), (1..6usize).prop_map(Some)];
     let thread = 0..THREADS.len();
+    let elsewhere = prop::sample::select(vec![
+        ElseWhere::Open,
+        ElseWhere::Close,
+        ElseWhere::Look,
+        ElseWhere::Look,
+        ElseWhere::Compact,
+        ElseWhere::Step,
+    ]);
     prop_oneof![
         12 => one_put().prop_map(Step::Put),
         4 => (prop::collection::vec(one_put(), 0..5), prop::option::of(thread.clone())).prop_map(|(puts, delete)| Step::Batch(puts, delete)),
         1 => thread.clone().prop_map(Step::DeleteThread),
         3 => (thread.clone(), 0..10u8).prop_map(|(thread, id)| Step::DeleteCheckpoint(thread, id)),
-        2 => (prop::option::of(thread), keep.clone()).prop_map(|(thread, keep)| Step::Retain(thread, keep)),
+        2 => (prop::option::of(thread.clone()), keep.clone()).prop_map(|(thread, keep)| Step::Retain(thread, keep)),
+        2 => (prop::option::of(thread), prop::option::of(0..4usize), any::<bool>(), any::<bool>())
+            .prop_map(|(thread, keep, older, idle)| Step::Vacuum { thread, keep, older, idle }),
         1 => Just(Step::Sync),
+        2 => Just(Step::Compact),
+        4 => elsewhere.prop_map(Step::Elsewhere),
         4 => (any::<bool>(), 0..4u8, prop::option::of(keep)).prop_map(|(close, options, max_history)| Step::Reopen { close, options, max_history }),
     ]
 }
@@ -84,6 +113,7 @@ fn own_id(number: u8) -> CheckpointId {
 struct Pair {
     scratch: Scratch,
     store: Option<Store>,
+    other: Option<Store>,
     model: MemoryCheckpointer,
     number: u64,
     last_seq: u64,
@@ -120,7 +150,9 @@ impl Pair {
             1 => Metadata::from_json(format!("{{\"n\": \"{}\"}}", "m".repeat(60_000))).unwrap(),
             _ => Metadata::default(),
         };
-        let time = SystemTime::UNIX_EPOCH + Duration::from_nanos(self.number * 1_000_003);
+        // Some labels are yet to come: then what a vacuum takes is scattered.
+        let ahead = if put.metadata > 3 { FAR_AHEAD } else { Duration::ZERO };
+        let time = SystemTime::UNIX_EPOCH + ahead + Duration::from_nanos(self.number * 1_000_003);
         let durability = if put.buffered { Durability::Buffered } else { Durability::Sync };
         PutOptions::default().id(id).parent(parent).expected_head(expected_head).metadata(metadata).saved_at(time).durability(durability)
     }
@@ -132,7 +164,28 @@ impl Pair {
             Step::DeleteThread(thread) => self.both(|place| place.delete(THREADS[*thread])),
             Step::DeleteCheckpoint(thread, id) => self.both(|place| place.delete_checkpoint(THREADS[*thread], &own_id(*id))),
             Step::Retain(thread, keep) => self.both(|place| place.retain(thread.map(|thread| THREADS[thread]), *keep)),
+            Step::Vacuum { thread, keep, older, idle } => self.both(|place| {
+                let thread = thread.map(|thread| THREADS[thread].to_owned());
+                let (older_than, idle) = (older.then_some(Duration::ZERO), idle.then_some(Duration::ZERO));
+                let query = VacuumQuery { thread, keep: *keep, older_than, idle, dry_run: false };
+                let dry = place.vacuum(&VacuumQuery { dry_run: true, ..query.clone() });
+                let done = place.vacuum(&query)?;
+                assert_eq!(dry?, done, "{query:?}");
+                Ok(done)
+            }),
             Step::Sync => self.store().sync().unwrap(),
+            Step::Compact => drop(self.store().compact().unwrap()),
+            Step::Elsewhere(ElseWhere::Open) => self.other = Some(tuned(1).open(self.scratch.dir()).unwrap()),
+            Step::Elsewhere(ElseWhere::Close) => self.other = None,
+            Step::Elsewhere(what) => {
+                let Some(other) = &self.other else { return };
+                match what {
+                    ElseWhere::Compact => drop(other.compact().unwrap()),
+                    ElseWhere::Step => other.shared.step_now().unwrap(),
+                    _ => drop(other.threads().unwrap()),
+                }
+                index_is_derived(other, &self.scratch.dir());
+            }
             Step::Reopen { close, options, max_history } => {
                 let store = self.store.take().unwrap();
                 if *close {
@@ -198,16 +251,16 @@ impl Pair {
 
 fn tuned(options: u8) -> Options {
     let options = match options {
-        0 => return Store::options(),
+        0 => return Store::options().auto_compaction(false),
         1 => Store::options().segment_bytes(64 * 1024),
         2 => Store::options().segment_bytes(100_000).mmap(false),
         _ => Store::options().segment_bytes(64 * 1024).mmap(false),
     };
-    options.durability(Durability::Buffered)
+    options.durability(Durability::Buffered).auto_compaction(false)
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
     fn the_store_is_what_a_plain_model_is(
         steps in prop::collection::vec(step(), 1..50),
@@ -217,7 +270,7 @@ proptest! {
         let scratch = Scratch::new();
         let store = tuned(options).max_history(max_history).open(scratch.dir()).unwrap();
         let model = MemoryCheckpointer::with_max_history(max_history).unwrap();
-        let mut pair = Pair { scratch, store: Some(store), model, number: 0, last_seq: 0 };
+        let mut pair = Pair { scratch, store: Some(store), other: None, model, number: 0, last_seq: 0 };
         for step in &steps {
             pair.run(step);
             pair.agree();

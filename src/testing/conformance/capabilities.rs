@@ -36,9 +36,9 @@ pub fn what_is_missing_is_unsupported(make: Make<'_>) {
     let by_metadata = FindQuery { metadata: vec![("a".to_owned(), serde_json::Value::Null)], ..FindQuery::default() };
     missing(has.search, "find by text", place.find(&by_text));
     missing(has.metadata_query, "find by metadata", place.find(&by_metadata));
-    let by_count = VacuumQuery { keep: Some(1), ..VacuumQuery::default() };
-    let by_age = VacuumQuery { older_than: Some(Duration::ZERO), ..VacuumQuery::default() };
-    let by_idle_time = VacuumQuery { idle: Some(Duration::ZERO), ..VacuumQuery::default() };
+    let by_count = VacuumQuery { keep: Some(1), dry_run: true, ..VacuumQuery::default() };
+    let by_age = VacuumQuery { older_than: Some(Duration::ZERO), dry_run: true, ..VacuumQuery::default() };
+    let by_idle_time = VacuumQuery { idle: Some(Duration::ZERO), dry_run: true, ..VacuumQuery::default() };
     missing(has.vacuum, "vacuum", place.vacuum(&by_count));
     missing(has.vacuum && has.ttl, "vacuum by age", place.vacuum(&by_age));
     missing(has.vacuum && has.ttl, "vacuum by idle time", place.vacuum(&by_idle_time));

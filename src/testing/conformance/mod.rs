@@ -37,6 +37,7 @@ mod probe;
 pub mod reopening;
 pub mod retention;
 pub mod threads;
+pub mod vacuum;
 pub mod values;
 
 /// What a case needs of the place it is given.
@@ -107,6 +108,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         retention::CASES,
         heads::CASES,
         deletes::CASES,
+        vacuum::CASES,
         batches::CASES,
         threads::CASES,
         moments::CASES,
@@ -141,6 +143,7 @@ mod tests {
             include_str!("retention.rs"),
             include_str!("heads.rs"),
             include_str!("deletes.rs"),
+            include_str!("vacuum.rs"),
             include_str!("batches.rs"),
             include_str!("threads.rs"),
             include_str!("moments.rs"),

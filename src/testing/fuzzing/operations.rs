@@ -1,6 +1,6 @@
 //! Operations on a store in a directory, held against the same ones in memory.
 //!
-//! Each byte string is a run of operations: puts, deletes, limits, batches, syncs, reopenings. The
+//! Each byte string is a run of operations: puts, deletes, limits, batches, syncs, compactions, reopenings. The
 //! store must answer as the memory does and show the same. Between them a crash that lost the end of
 //! the newest segment is played on a copy of the files: it must open to what was shown after one of
 //! the operations since the last sync, and take a put again. Only public calls are used.
@@ -16,6 +16,7 @@ use crate::batch::{Batch, Durability, ExpectedHead, Parent, PutOptions};
 use crate::checkpoint::{CheckpointId, Metadata, TypeTag};
 use crate::checkpointer::Checkpointer;
 use crate::log::Store;
+use crate::options::Options;
 use crate::query::HistoryQuery;
 
 /// The operations of one run; a run is to end soon.
@@ -42,7 +43,8 @@ pub fn operations(data: &[u8]) -> bool {
             10 => run.retain(Some(THREADS[input.below(THREADS.len())]), &mut input),
             11 => run.sync(),
             12 => run.look_read_only(),
-            13 | 14 => run.reopen(),
+            13 => run.reopen(),
+            14 => run.compact(),
             _ => run.crash(input.below(256) as u64 * 4 + input.below(4) as u64),
         }
     }
@@ -65,7 +67,7 @@ struct Run {
 impl Run {
     fn begin(scratch: &Path) -> Self {
         let dir = scratch.join("store");
-        let store = Store::options().max_history(KEEP).segment_bytes(64 * 1024).durability(Durability::Buffered).open(&dir).unwrap();
+        let store = options().max_history(KEEP).open(&dir).unwrap();
         let memory = MemoryCheckpointer::with_max_history(KEEP).unwrap();
         Run { dir, store: Some(store), memory, shown: vec![Shown::new()], synced: 0, puts: 0 }
     }
@@ -118,6 +120,12 @@ impl Run {
         self.store = Some(open(&self.dir).unwrap());
         assert_eq!(self.store().recovery().damage, []);
         assert_eq!(self.store().verify().unwrap(), []);
+        assert_eq!(shown_by(self.store()), shown_by(&self.memory));
+        self.synced = self.shown.len() - 1;
+    }
+
+    fn compact(&mut self) {
+        self.store().compact().unwrap();
         assert_eq!(shown_by(self.store()), shown_by(&self.memory));
         self.synced = self.shown.len() - 1;
     }
@@ -180,13 +188,19 @@ impl Run {
     }
 }
 
+fn options() -> Options {
+    Store::options().segment_bytes(64 * 1024).durability(Durability::Buffered).auto_compaction(false)
+}
+
 fn open(dir: &Path) -> crate::Result<Store> {
-    Store::options().segment_bytes(64 * 1024).durability(Durability::Buffered).open(dir)
+    options().open(dir)
 }
 
 fn newest_segment(dir: &Path) -> PathBuf {
     let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
-    files.filter(|path| path.extension().is_some_and(|kind| kind == "seg")).max().unwrap()
+    // A compacted segment, told by its kind, is never appended to whatever its number.
+    let is_log = |path: &PathBuf| std::fs::read(path).unwrap()[10] == 1;
+    files.filter(|path| path.extension().is_some_and(|kind| kind == "seg") && is_log(path)).max().unwrap()
 }
 
 /// One operation of a batch; owns what the batch borrows.

@@ -86,6 +86,7 @@ fn manifest(segments: u64) -> Vec<u8> {
         seq_floor: 9,
         next_number: segments + 1,
         compactions: 0,
+        compacted_at: 0,
         max_history: 50,
         segments: (1..=segments).map(listed).collect(),
         retired: vec![7],

@@ -6,10 +6,14 @@ use taffrail::{Batch, Checkpointer, Committed, PutOptions, Store, TypeTag};
 
 use super::journal::{self, Journal, Outcome};
 use super::step::{COMMON, Kind, Step, brief, own, pair, state, told};
+use crate::chance::Chance;
 use crate::child::PATIENCE;
 
 /// The most steps of one writer, so that a round stays small.
 const STEPS_MAX: u64 = 1500;
+
+/// How often a writer compacts the store.
+const COMPACTS_ONCE_IN: u64 = 30;
 
 struct Writer {
     writer: u64,
@@ -44,6 +48,9 @@ pub fn run(arguments: &[&str]) {
             let Writer { store: closed, .. } = this;
             closed.close().unwrap();
             this = Writer { writer, store: open().unwrap() };
+        }
+        if Chance::new(seed ^ (writer << 40) ^ number).once_in(COMPACTS_ONCE_IN) {
+            this.store.compact().unwrap();
         }
         journal.note(&format!("try {number}"));
         let answer = this.step(Step::of(seed, segment_bytes, writer, number), number);

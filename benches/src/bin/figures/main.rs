@@ -5,11 +5,13 @@
 //! prints nothing, to be looked at from outside (strace, perf); the section `processes` starts it
 //! again with `--only child` (see there).
 
+mod flat;
 mod gets;
 mod heap;
 mod opens;
 mod processes;
 mod puts;
+mod reclaim;
 mod table;
 
 use std::path::{Path, PathBuf};
@@ -25,7 +27,7 @@ static HEAP: heap::Counting = heap::Counting;
 
 const USAGE: &str = "figures [--dir DIR] [--quick] [--peers] [--section SECTION]...
 figures --only puts|gets|history|open --kind KIND [--count N] [--bytes N] [--workers N] [--buffered] [--dir DIR]
-SECTION: puts, workers, buffered, processes, gets, opens, index
+SECTION: puts, workers, buffered, processes, gets, opens, index, reclaim, flat
 KIND: taffrail, taffrail-single, bare-grown, bare-steps, bare-before, sqlite, windlass, lmdb";
 
 /// What the kinds are called on the command line, in the order of [`Kind::ALL`].
@@ -170,6 +172,13 @@ fn run() -> Outcome<()> {
     }
     if settings.wants("index") && !settings.peers {
         opens::index(dir, &mut summary)?;
+    }
+    if settings.wants("flat") && !settings.peers {
+        flat::flat(&settings, dir, &mut summary)?;
+    }
+    if settings.wants("reclaim") && !settings.peers {
+        reclaim::space(&settings, dir, &mut summary)?;
+        reclaim::latency(&settings, dir, &mut summary)?;
     }
     summary.print();
     Ok(())

@@ -1,0 +1,268 @@
+//! Keeping house: when to compact, by whom, how fast.
+//!
+//! In the background by default: a put that finds enough dead bytes starts a worker, which compacts
+//! step by step and ends. Where that does not keep up, because processes live too short for it or
+//! write too fast, a put that finds twice as much does one step itself. Who compacts holds
+//! `compact.lock`; whoever finds it taken leaves it to the other.
+
+use std::cell::Cell;
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use super::Shared;
+use super::locks;
+use super::runs::{self, Wanted};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::manifest::Manifest;
+use crate::format::names;
+use crate::fs::Lock;
+use crate::fs::fork::Home;
+use crate::report::Compacted;
+
+/// Compaction writes at most so many bytes a second: puts beside it wait for the same device.
+const BYTES_PER_SECOND: u64 = 100_000_000;
+
+/// What a handle knows of its segments' sizes, for the look that every put takes.
+#[derive(Debug, Default)]
+pub(crate) struct Sizes {
+    /// The bytes of frames in sealed segments.
+    sealed: AtomicU64,
+    many_small: AtomicBool,
+    /// The generation in which compacting found nothing worth it, and what was dead then.
+    settled_in: AtomicU64,
+    settled_dead: AtomicU64,
+    /// One worker of this handle at a time.
+    compacting: Mutex<()>,
+}
+
+/// How much there is to be reclaimed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Need {
+    None,
+    /// Enough for a worker in the background.
+    Some,
+    /// So much that a put does a step itself.
+    Much,
+}
+
+/// The right to compact, in this process and among all; given up when dropped.
+pub(crate) struct RightToCompact<'a> {
+    _here: MutexGuard<'a, ()>,
+    lock: Option<Arc<dyn Lock>>,
+}
+
+impl Drop for RightToCompact<'_> {
+    fn drop(&mut self) {
+        if let Some(lock) = &self.lock {
+            // What cannot be given up here is given up with the last copy of the file.
+            let _ = lock.unlock();
+        }
+    }
+}
+
+impl Sizes {
+    /// Notes a newer manifest.
+    pub fn note(&self, manifest: &Manifest, usual: u64) {
+        let sealed = manifest.segments.iter().filter(|listed| listed.end != 0);
+        let used = sealed.map(|listed| listed.end - u64::from(listed.first_frame));
+        self.sealed.store(used.clone().sum(), Relaxed);
+        self.many_small.store(runs::are_many_small(used, usual), Relaxed);
+    }
+}
+
+impl Shared {
+    /// Reclaims all that is dead, by hand: the active segment is sealed first if anything in it is.
+    pub(super) fn compact(&self) -> Result<Compacted> {
+        self.right_to_write()?;
+        self.at_home()?;
+        let _right = self.right_to_compact(self.options.busy_timeout)?;
+        self.remove_uninstalled()?;
+        self.refresh()?;
+        let live: u64 = {
+            let (moment, number) = (self.index.moment(), self.follower.reading().active.segment.number);
+            let entries = moment.views.iter().flat_map(|view| view.entries());
+            entries.filter(|entry| entry.at.segment == number).map(|entry| entry.at.length()).sum()
+        };
+        let mut turn = self.turn()?;
+        if turn.active.end > turn.active.segment.first_frame + live {
+            turn.rotate(self)?;
+        }
+        let upto = turn.active.segment.base;
+        drop(turn);
+        let (mut sum, mut from, mut settled, mut damaged) = (Compacted::default(), 0, HashSet::new(), None);
+        let pace = paced(None);
+        while let Some(replaced) = self.compact_step(Wanted::Next(from, upto), &mut settled, &pace)? {
+            sum.segments += replaced.segments;
+            sum.bytes += replaced.bytes;
+            from = replaced.end;
+            damaged = damaged.or(replaced.damaged);
+        }
+        if let Some(path) = damaged {
+            let message =
+                "a checkpoint that is shown cannot be read any more, so its segment was left as it is; all else is reclaimed: see verify";
+            return Err(Error::new(ErrorKind::Corrupt, message).with_file(&path, None));
+        }
+        Ok(sum)
+    }
+
+    /// Waits at most `timeout` for the right to compact, then `Busy`.
+    fn right_to_compact(&self, timeout: Duration) -> Result<RightToCompact<'_>> {
+        let start = Instant::now();
+        let here = self.sizes.compacting.lock().unwrap_or_else(PoisonError::into_inner);
+        let lock = self.compact_lock()?;
+        if let Some(lock) = &lock {
+            let path = self.directory.file(names::COMPACT_LOCK);
+            let attempt = || Ok(lock.try_exclusive()?.then_some(()));
+            locks::wait_for(&**lock, &path, "has been compacting", start, timeout, attempt)?;
+        }
+        Ok(RightToCompact { _here: here, lock })
+    }
+
+    /// The same if nobody has it.
+    fn right_to_compact_now(&self) -> Result<Option<RightToCompact<'_>>> {
+        let here = match self.sizes.compacting.try_lock() {
+            Ok(here) => here,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return Ok(None),
+        };
+        let lock = self.compact_lock()?;
+        let path = self.directory.file(names::COMPACT_LOCK);
+        match &lock {
+            Some(lock) if !lock.try_exclusive().map_err(|error| locks::refused(error, &path))? => Ok(None),
+            _ => Ok(Some(RightToCompact { _here: here, lock })),
+        }
+    }
+
+    /// The lock of who compacts; `None` for a process that is alone.
+    fn compact_lock(&self) -> Result<Option<Arc<dyn Lock>>> {
+        if !self.right_to_write()?.is_shared() {
+            return Ok(None);
+        }
+        locks::open(&self.directory, &self.directory.file(names::COMPACT_LOCK)).map(Some)
+    }
+
+    /// How much there is to be reclaimed. A few loads.
+    fn need(&self) -> Need {
+        let (live, usual) = (self.index.live_bytes(), self.options.segment_bytes);
+        // Less than there is, by what is live in the active segment.
+        let dead = self.sizes.sealed.load(Relaxed).saturating_sub(live);
+        let (enough, many_small) = (runs::dead_max(live, usual), self.sizes.many_small.load(Relaxed));
+        if dead <= enough && !many_small {
+            return Need::None;
+        }
+        let is_settled = self.sizes.settled_in.load(Relaxed) == self.tail.generation();
+        if is_settled && dead < self.sizes.settled_dead.load(Relaxed) + usual / 4 {
+            Need::None
+        } else if dead > 2 * enough {
+            Need::Much
+        } else {
+            Need::Some
+        }
+    }
+
+    /// Compacts until there is nothing worth it, or `stop`. Whoever else is at it is left to it.
+    fn keep_house(&self, stop: &AtomicBool) -> Result<()> {
+        let Some(_right) = self.right_to_compact_now()? else { return Ok(()) };
+        self.remove_uninstalled()?;
+        let pace = paced(Some(stop));
+        let mut settled = HashSet::new();
+        while self.need() != Need::None && !stop.load(Relaxed) {
+            if self.compact_step(Wanted::Best, &mut settled, &pace)?.is_none() {
+                self.settle();
+            }
+        }
+        Ok(())
+    }
+
+    /// One step, if nobody else is at it.
+    pub(super) fn step_now(&self) -> Result<()> {
+        let Some(_right) = self.right_to_compact_now()? else { return Ok(()) };
+        match self.compact_step(Wanted::Best, &mut HashSet::new(), &paced(None))? {
+            Some(replaced) if replaced.segments > 0 => {}
+            _ => self.settle(),
+        }
+        Ok(())
+    }
+
+    /// There is nothing more to be had until something changes.
+    fn settle(&self) {
+        let dead = self.sizes.sealed.load(Relaxed).saturating_sub(self.index.live_bytes());
+        self.sizes.settled_dead.store(dead, Relaxed);
+        self.sizes.settled_in.store(self.tail.generation(), Relaxed);
+    }
+}
+
+/// Sleeps behind each piece written for as long as it should have taken; ends by an error once `stop`.
+fn paced(stop: Option<&AtomicBool>) -> impl Fn(u64) -> Result<()> {
+    let since = Cell::new(Instant::now());
+    move |bytes| {
+        let due = Duration::from_nanos(bytes * 1_000_000_000 / BYTES_PER_SECOND);
+        std::thread::sleep(due.saturating_sub(since.replace(Instant::now()).elapsed()));
+        since.set(Instant::now());
+        if stop.is_some_and(|stop| stop.load(Relaxed)) {
+            return Err(Error::new(ErrorKind::Busy, "compaction was stopped, because its handle was closed"));
+        }
+        Ok(())
+    }
+}
+
+/// The worker in the background of a handle and its clones; ended, and waited for, with the last one.
+#[derive(Debug)]
+pub(crate) struct House {
+    stop: Arc<AtomicBool>,
+    worker: Mutex<Option<JoinHandle<()>>>,
+    home: Home,
+}
+
+impl House {
+    pub fn new() -> House {
+        House { stop: Arc::default(), worker: Mutex::new(None), home: Home::here() }
+    }
+
+    /// Looks, after a put, whether there is something to be reclaimed, and has it done. What fails
+    /// there fails again, and is told, where it is asked for: the put itself is done.
+    pub fn look(&self, shared: &Arc<Shared>) {
+        if !shared.options.auto_compaction {
+            return;
+        }
+        match shared.need() {
+            Need::None => {}
+            Need::Some => self.start(shared),
+            Need::Much => {
+                if shared.step_now().is_err() {
+                    shared.settle();
+                }
+            }
+        }
+    }
+
+    fn start(&self, shared: &Arc<Shared>) {
+        // Another worker that is just looking does the same.
+        let Ok(mut worker) = self.worker.try_lock() else { return };
+        if worker.as_ref().is_some_and(|worker| !worker.is_finished()) {
+            return;
+        }
+        let (shared, stop) = (shared.clone(), self.stop.clone());
+        let work = move || {
+            if shared.keep_house(&stop).is_err() {
+                shared.settle();
+            }
+        };
+        // Where no worker can be had, a later put does a step itself.
+        *worker = std::thread::Builder::new().name("taffrail-house".into()).spawn(work).ok();
+    }
+}
+
+impl Drop for House {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        let worker = self.worker.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        // A forked child has no such worker, only the memory of one.
+        if let (true, Some(worker)) = (self.home.is_here(), worker) {
+            let _ = worker.join();
+        }
+    }
+}
