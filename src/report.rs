@@ -21,7 +21,7 @@ pub struct Finding {
     pub what: String,
 }
 
-/// What opening a store met.
+/// What opening a store met, or repairing one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Whole frames that were read.
@@ -30,9 +30,10 @@ pub struct Recovery {
     pub torn_bytes: u64,
     /// Damage below the proven synced end: each cost what stands there and nothing else.
     pub damage: Vec<Finding>,
-    /// Whole frames behind the end of the log that nothing proves; not applied, kept in quarantine.
+    /// Whole frames behind the end of the log that nothing proves; not applied, kept in quarantine. A
+    /// repair takes them in where they add a checkpoint.
     pub unproven: Vec<Finding>,
-    /// Files that were moved to quarantine or removed as leftovers.
+    /// Files that were moved to quarantine or removed as leftovers; of a repair, files that were left out.
     pub set_aside: Vec<PathBuf>,
     /// Whether the log goes on in a fresh segment, because the last user did not end between two puts.
     pub fresh_segment: bool,

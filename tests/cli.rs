@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use support::{Cli, Ended, json_lines, keys};
 
-const READING: [&[&str]; 10] = [
+const READING: [&[&str]; 11] = [
     &["get", "t"],
     &["get", "t", "--id", "x"],
     &["history", "t"],
@@ -19,6 +19,7 @@ const READING: [&[&str]; 10] = [
     &["watch", "t", "--limit", "0"],
     &["stats"],
     &["verify"],
+    &["backup", "elsewhere"],
     &["export"],
     &["export", "t"],
 ];

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -91,7 +92,7 @@ fn check(store: &Store, segments: u64) {
     assert!(store.verify().unwrap().is_empty());
 }
 
-/// The files of the golden directory in a place of their own, the page as if `boot` had written it.
+/// The files of the golden directory in a place of their own, the page as if `boot` had written it there.
 fn copied(boot: [u8; 16]) -> tempfile::TempDir {
     let scratch = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(golden()).unwrap() {
@@ -100,6 +101,7 @@ fn copied(boot: [u8; 16]) -> tempfile::TempDir {
     }
     let mut page = fs::read(scratch.path().join("tail")).unwrap();
     page[32..48].copy_from_slice(&boot);
+    page[56..64].copy_from_slice(&fs::metadata(scratch.path().join("tail")).unwrap().ino().to_le_bytes());
     fs::write(scratch.path().join("tail"), page).unwrap();
     scratch
 }

@@ -73,9 +73,40 @@ pub(crate) fn segment_new(number: u64) -> String {
     format!("{number:016x}.seg.new")
 }
 
+/// The name in quarantine of the end of a segment, from an offset on.
+pub(crate) fn end_of_segment(number: u64, from: u64) -> String {
+    format!("{}.from-{from}", segment(number))
+}
+
+/// Reads a name in quarantine: the segment's number, and for the end of one the offset that it begins
+/// at. Where a name was taken, a number follows it.
+pub(crate) fn set_aside(name: &str) -> Option<(u64, Option<u64>)> {
+    let (digits, rest) = name.split_at_checked(16)?;
+    let Some(Name::Segment(number)) = Name::parse(&format!("{digits}.seg")) else { return None };
+    let rest = rest.strip_prefix(".seg")?;
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let ends_there = |rest: &str| rest.is_empty() || rest.strip_prefix('.').is_some_and(is_number);
+    let Some(end) = rest.strip_prefix(".from-") else { return ends_there(rest).then_some((number, None)) };
+    let (from, rest) = end.split_at(end.find('.').unwrap_or(end.len()));
+    let from = from.parse().ok().filter(|_| is_number(from) && ends_there(rest))?;
+    Some((number, Some(from)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_set_aside_is_told_by_its_name() {
+        assert_eq!(set_aside(&segment(3)), Some((3, None)));
+        assert_eq!(set_aside(&format!("{}.12", segment(3))), Some((3, None)));
+        assert_eq!(set_aside(&end_of_segment(3, 72)), Some((3, Some(72))));
+        assert_eq!(set_aside(&format!("{}.1", end_of_segment(3, 0))), Some((3, Some(0))));
+        for tail in [".seg.", ".seg.x", ".seg.new", ".seg.from-", ".seg.from-x", ".seg.from-1.", ".seg.from-1.x", ".seg1", ".hint", ""] {
+            assert_eq!(set_aside(&format!("{:016x}{tail}", 3)), None, "{tail}");
+        }
+        assert_eq!(set_aside("é.seg"), None);
+    }
 
     #[test]
     fn names_are_read_as_they_are_built() {

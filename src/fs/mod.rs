@@ -31,6 +31,8 @@ pub(crate) trait Fs: Send + Sync + Debug {
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
     /// Whether the path is a directory; `None` if nothing is there.
     fn is_dir(&self, path: &Path) -> io::Result<Option<bool>>;
+    /// Whether a path, where nothing need be, leads into a directory or to it, by whatever names.
+    fn lies_in(&self, path: &Path, dir: &Path) -> io::Result<bool>;
     /// Makes a file that must not be there, for reading and writing.
     fn create(&self, path: &Path, mode: u32) -> io::Result<Arc<dyn File>>;
     /// Opens a file that is there; for writing too if asked.

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -37,6 +37,19 @@ impl Fs for Os {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    fn lies_in(&self, path: &Path, dir: &Path) -> io::Result<bool> {
+        let same = |path: &Path| fs::metadata(path).map(|metadata| (metadata.dev(), metadata.ino()));
+        let (dir, absolute) = (same(dir)?, std::path::absolute(path)?);
+        // Links are followed as far as there is anything; what is not there is no link.
+        let Some(there) = absolute.ancestors().find_map(|path| fs::canonicalize(path).ok()) else { return Ok(false) };
+        for ancestor in there.ancestors() {
+            if same(ancestor)? == dir {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn create(&self, path: &Path, mode: u32) -> io::Result<Arc<dyn File>> {

@@ -37,6 +37,13 @@ pub(crate) struct Contents {
     pub foreign: Option<PathBuf>,
 }
 
+impl Contents {
+    /// Whether a segment is there, under its own name or its working name.
+    pub fn has(&self, number: u64) -> bool {
+        self.segments.binary_search(&number).is_ok() || self.segments_new.binary_search(&number).is_ok()
+    }
+}
+
 impl Directory {
     /// The path of a file in it.
     pub fn file(&self, name: &str) -> PathBuf {
@@ -238,7 +245,11 @@ impl Directory {
         let bytes = read?;
         Manifest::decode(&bytes).map_err(|flaw| {
             let kind = if matches!(flaw, Flaw::Unknown(_)) { ErrorKind::Unsupported } else { ErrorKind::Corrupt };
-            let advice = if kind == ErrorKind::Corrupt { "; restore the file from a copy of the whole directory" } else { "" };
+            let advice = if kind == ErrorKind::Corrupt {
+                "; restore the whole directory from a copy, or salvage what is here with `repair`"
+            } else {
+                ""
+            };
             Error::new(kind, format!("cannot use the manifest: {flaw}{advice}"))
                 .with_file(&self.file(names::MANIFEST), None)
                 .with_source(flaw)

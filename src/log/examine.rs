@@ -108,7 +108,7 @@ impl Examination<'_> {
             foreign = true;
         }
         if foreign {
-            let message = "MANIFEST and the segments beside it are of different stores: put the store's own MANIFEST back";
+            let message = "MANIFEST and the segments beside it are of different stores: put the store's own MANIFEST back, or salvage them with `repair`";
             return Err(Error::new(ErrorKind::Corrupt, message).with_file(&self.directory.file(names::MANIFEST), None));
         }
         Ok(())
@@ -127,7 +127,8 @@ impl Examination<'_> {
                 return Ok(None);
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let message = "the newest segment is missing, and with it what was put last: put the file back";
+                let message =
+                    "the newest segment is missing, and with it what was put last: put the file back, or salvage the rest with `repair`";
                 return Err(Error::new(ErrorKind::Corrupt, message).with_file(&path, None));
             }
             Err(error) => return Err(Error::os("open", &path, error)),
@@ -341,7 +342,8 @@ pub(crate) fn header_check(file: &dyn File, path: &Path, manifest: &Manifest, li
     }
 }
 
-fn is_listed(header: &Header, manifest: &Manifest, listed: &Listed) -> bool {
+/// Whether a header is the one that the manifest lists.
+pub(crate) fn is_listed(header: &Header, manifest: &Manifest, listed: &Listed) -> bool {
     let kind = match header.kind {
         Kind::Log { base } => !listed.compacted && base == listed.base,
         Kind::Compacted { .. } => listed.compacted,
@@ -361,6 +363,7 @@ pub(crate) fn locate(number: u64, offset: u64, length: u64) -> Result<Location> 
     Ok(Location { segment: narrow(number)?, offset8: narrow(offset / 8)?, length8: narrow(length / 8)? })
 }
 
-fn finding(file: &Path, offset: Option<u64>, damage: bool, what: &str) -> Finding {
+/// A finding that no thread can be told of.
+pub(crate) fn finding(file: &Path, offset: Option<u64>, damage: bool, what: &str) -> Finding {
     Finding { file: file.to_owned(), offset, thread: None, id: None, damage, what: what.to_owned() }
 }

@@ -6,7 +6,7 @@ use super::active::Active;
 use super::directory::Directory;
 use super::examine::Examined;
 use super::install::install;
-use super::leftovers::quarantine;
+use super::leftovers::{is_complete, quarantine};
 use super::replay::Replay;
 use super::scan::{FrameAt, Scan};
 use super::tail::Tail;
@@ -25,6 +25,11 @@ const JUMP: u64 = 1 << 32;
 /// The next multiple of 2^32 above a number.
 pub(crate) fn jump_above(number: u64) -> u64 {
     (number / JUMP + 1) * JUMP
+}
+
+/// Whether a position or number is one that a log which was not ended cleanly goes on at.
+pub(crate) fn is_jump(number: u64) -> bool {
+    number.is_multiple_of(JUMP)
 }
 
 /// A random salt.
@@ -104,9 +109,10 @@ pub(crate) fn carry_over(
         keep_unproven(directory, old, log.end, log.file_len, report)?;
     }
     let proven = log.holds_proven.then_some(log.proven);
+    let old = manifest.segments.last().map(|listed| directory.file(&names::segment(listed.number)));
     let active = anew(directory, options, manifest, tail, proven, log.file_len, &mut log.tail)?;
     replay.take_tail(manifest, &log.tail)?;
-    report.set_aside.extend(manifest.retired.iter().map(|&number| directory.file(&names::segment(number))));
+    report.set_aside.extend(old.filter(|_| proven.is_none()));
     Ok(active)
 }
 
@@ -146,8 +152,12 @@ pub(crate) fn anew(
 }
 
 /// Removes what earlier replacements of the manifest retired, in one that is not installed yet, and
-/// names it no more once it is gone.
+/// names it no more once it is gone. Not where a listed segment is missing: what it was made of may
+/// be among it.
 pub(crate) fn remove_retired(directory: &Directory, manifest: &mut Manifest) {
+    if manifest.retired.is_empty() || !directory.contents().is_ok_and(|contents| is_complete(manifest, &contents)) {
+        return;
+    }
     manifest.retired.retain(|&number| directory.remove(&names::segment(number)).is_err());
 }
 
@@ -159,8 +169,7 @@ fn open_old(directory: &Directory, old: &Listed) -> Result<Arc<dyn File>> {
 /// Copies the end of a segment that holds unproven frames into quarantine.
 fn keep_unproven(directory: &Directory, old: &Listed, from: u64, to: u64, report: &mut Recovery) -> Result<()> {
     let quarantine = quarantine(directory)?;
-    let name = format!("{}.from-{from}", names::segment(old.number));
-    let path = quarantine.free_file(&name)?;
+    let path = quarantine.free_file(&names::end_of_segment(old.number, from))?;
     let source = open_old(directory, old)?;
     let copy = directory.fs.create(&path, directory.file_mode).map_err(|error| Error::os("make", &path, error))?;
     let mut buffer = vec![0; 1024 * 1024];

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Shared;
-use super::locks;
+use super::locks::{self, Held};
 use super::runs::{self, Wanted};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::Manifest;
@@ -21,6 +21,9 @@ use crate::format::names;
 use crate::fs::Lock;
 use crate::fs::fork::Home;
 use crate::report::Compacted;
+
+/// How long to wait between two tries for the right to compact.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Compaction writes at most so many bytes a second: puts beside it wait for the same device.
 const BYTES_PER_SECOND: u64 = 100_000_000;
@@ -51,16 +54,7 @@ enum Need {
 /// The right to compact, in this process and among all; given up when dropped.
 pub(crate) struct RightToCompact<'a> {
     _here: MutexGuard<'a, ()>,
-    lock: Option<Arc<dyn Lock>>,
-}
-
-impl Drop for RightToCompact<'_> {
-    fn drop(&mut self) {
-        if let Some(lock) = &self.lock {
-            // What cannot be given up here is given up with the last copy of the file.
-            let _ = lock.unlock();
-        }
-    }
+    _lock: Option<Held>,
 }
 
 impl Sizes {
@@ -78,7 +72,7 @@ impl Shared {
     pub(super) fn compact(&self) -> Result<Compacted> {
         self.right_to_write()?;
         self.at_home()?;
-        let _right = self.right_to_compact(self.options.busy_timeout)?;
+        let _right = self.right_to_compact()?;
         self.remove_uninstalled()?;
         self.refresh()?;
         let live: u64 = {
@@ -108,31 +102,40 @@ impl Shared {
         Ok(sum)
     }
 
-    /// Waits at most `timeout` for the right to compact, then `Busy`.
-    fn right_to_compact(&self, timeout: Duration) -> Result<RightToCompact<'_>> {
-        let start = Instant::now();
-        let here = self.sizes.compacting.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Waits for the right to compact, at most as long as for any lock, then `Busy`.
+    pub(super) fn right_to_compact(&self) -> Result<RightToCompact<'_>> {
         let lock = self.compact_lock()?;
-        if let Some(lock) = &lock {
-            let path = self.directory.file(names::COMPACT_LOCK);
-            let attempt = || Ok(lock.try_exclusive()?.then_some(()));
-            locks::wait_for(&**lock, &path, "has been compacting", start, timeout, attempt)?;
+        let (start, path) = (Instant::now(), self.directory.file(names::COMPACT_LOCK));
+        loop {
+            if let Some(right) = self.right_if_free(lock.clone())? {
+                return Ok(right);
+            }
+            if start.elapsed() >= self.options.busy_timeout {
+                let timeout = self.options.busy_timeout;
+                return Err(match &lock {
+                    Some(lock) => locks::busy(&**lock, &path, "has been compacting", timeout),
+                    None => Error::new(ErrorKind::Busy, format!("another worker has been compacting for {timeout:?}")),
+                });
+            }
+            std::thread::sleep(PAUSE);
         }
-        Ok(RightToCompact { _here: here, lock })
     }
 
     /// The same if nobody has it.
     fn right_to_compact_now(&self) -> Result<Option<RightToCompact<'_>>> {
+        self.right_if_free(self.compact_lock()?)
+    }
+
+    fn right_if_free(&self, lock: Option<Arc<dyn Lock>>) -> Result<Option<RightToCompact<'_>>> {
         let here = match self.sizes.compacting.try_lock() {
             Ok(here) => here,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Ok(None),
         };
-        let lock = self.compact_lock()?;
-        let path = self.directory.file(names::COMPACT_LOCK);
-        match &lock {
-            Some(lock) if !lock.try_exclusive().map_err(|error| locks::refused(error, &path))? => Ok(None),
-            _ => Ok(Some(RightToCompact { _here: here, lock })),
+        let refused = |error| locks::refused(error, &self.directory.file(names::COMPACT_LOCK));
+        match lock {
+            Some(lock) if !lock.try_exclusive().map_err(refused)? => Ok(None),
+            lock => Ok(Some(RightToCompact { _here: here, _lock: lock.map(Held::new) })),
         }
     }
 
@@ -163,13 +166,14 @@ impl Shared {
         }
     }
 
-    /// Compacts until there is nothing worth it, or `stop`. Whoever else is at it is left to it.
+    /// Compacts until there is nothing worth it, or `stop`; between two steps others have a turn at it.
+    /// Whoever else is at it is left to it.
     fn keep_house(&self, stop: &AtomicBool) -> Result<()> {
-        let Some(_right) = self.right_to_compact_now()? else { return Ok(()) };
-        self.remove_uninstalled()?;
         let pace = paced(Some(stop));
         let mut settled = HashSet::new();
         while self.need() != Need::None && !stop.load(Relaxed) {
+            let Some(_right) = self.right_to_compact_now()? else { return Ok(()) };
+            self.remove_uninstalled()?;
             if self.compact_step(Wanted::Best, &mut settled, &pace)?.is_none() {
                 self.settle();
             }

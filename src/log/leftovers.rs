@@ -29,8 +29,8 @@ pub(crate) fn no_store_is_lost(directory: &Directory, contents: &Contents) -> Re
     refuse_foreign(contents)?;
     for &number in &contents.segments {
         let path = directory.file(&names::segment(number));
-        if holds(directory, &path)? != Holding::Nothing {
-            let message = "MANIFEST is missing, but a segment holds data: restore MANIFEST from a copy of the whole directory";
+        if !is_empty(directory, &path)? {
+            let message = "MANIFEST is missing, but a segment holds data: restore the whole directory from a copy, or salvage what is here with `repair`";
             return Err(Error::new(ErrorKind::Corrupt, message).with_file(&path, None));
         }
     }
@@ -44,10 +44,15 @@ enum Holding {
     Nothing,
     /// Frames of a log segment of this store, or of any where it is not known.
     Log(Header),
-    /// A compacted segment's frames.
-    Compacted(Header),
+    /// Frames of a compacted segment, and which numbers it replaces.
+    Compacted { store: [u8; 16], first: u64, last: u64 },
     /// Bytes that cannot be told.
     Unknown,
+}
+
+/// Whether a segment file holds nothing that anyone could have put.
+pub(crate) fn is_empty(directory: &Directory, path: &Path) -> Result<bool> {
+    Ok(holds(directory, path)? == Holding::Nothing)
 }
 
 fn holds(directory: &Directory, path: &Path) -> Result<Holding> {
@@ -61,16 +66,15 @@ fn holds(directory: &Directory, path: &Path) -> Result<Holding> {
         let nothing = Scan::new(file, path, 0, 0, 0, u64::MAX)?.only_zeros(0)?;
         return Ok(if nothing { Holding::Nothing } else { Holding::Unknown });
     };
-    let (base, compacted) = match header.kind {
-        Kind::Log { base } => (base, false),
-        Kind::Compacted { .. } => (0, true),
+    let (base, full) = match header.kind {
+        Kind::Log { base } => (base, Holding::Log(header)),
+        Kind::Compacted { first, last } => (0, Holding::Compacted { store: header.store, first, last }),
     };
     let mut scan = Scan::new(file, path, header.salt, base, u64::from(header.first_frame), u64::MAX)?;
     let mut holding = Holding::Nothing;
     while let Some(found) = scan.next()? {
         match found {
-            Found::Frame(_) if compacted => return Ok(Holding::Compacted(header)),
-            Found::Frame(_) => return Ok(Holding::Log(header)),
+            Found::Frame(_) => return Ok(full),
             Found::Bad { .. } => holding = Holding::Unknown,
         }
     }
@@ -101,8 +105,11 @@ impl Leftover {
 
 /// Judges every file that the manifest does not list; changes nothing.
 ///
-/// Errors: `Corrupt` when a segment newer than the manifest knows holds data: then the manifest is
-/// older than the data, and nothing may be moved.
+/// Where a listed segment's file is missing, nothing is to be done: as in a copy of a live directory,
+/// what it was made of, or what was made of it, may stand under one of these names.
+///
+/// Errors: `Corrupt` when a segment that the manifest does not know of yet holds data: then the
+/// manifest is older than the data, and nothing may be moved.
 pub(crate) fn judge_unlisted(directory: &Directory, manifest: &Manifest) -> Result<Vec<Leftover>> {
     let contents = directory.contents()?;
     let is_listed = |number: u64| manifest.segments.iter().any(|listed| listed.number == number);
@@ -118,15 +125,41 @@ pub(crate) fn judge_unlisted(directory: &Directory, manifest: &Manifest) -> Resu
         let holding = if manifest.retired.contains(&number) { Holding::Nothing } else { holds(directory, &path)? };
         match holding {
             Holding::Nothing => leftovers.push(Leftover::Remove(name)),
-            Holding::Compacted(header) if header.store == manifest.store => leftovers.push(Leftover::Remove(name)),
             Holding::Log(header) if header.store == manifest.store && number >= manifest.next_number => {
-                let message = "the manifest is older than this segment's data, as after restoring a part of the directory: restore all of it from one moment";
-                return Err(Error::new(ErrorKind::Corrupt, message).with_file(&path, None));
+                return Err(manifest_is_older(&path));
+            }
+            Holding::Compacted { store, first, last } if store == manifest.store => {
+                if replaces_missing(manifest, &contents, first, last) {
+                    return Err(manifest_is_older(&path));
+                }
+                // Those it was to replace are all there: it was never installed.
+                let both = is_listed(first) && is_listed(last);
+                leftovers.push(if both { Leftover::Remove(name) } else { Leftover::SetAside(name) });
             }
             _ => leftovers.push(Leftover::SetAside(name)),
         }
     }
-    Ok(leftovers)
+    Ok(if is_complete(manifest, &contents) { leftovers } else { Vec::new() })
+}
+
+/// Whether every listed segment's file is there, under whichever of its names.
+pub(crate) fn is_complete(manifest: &Manifest, contents: &Contents) -> bool {
+    manifest.segments.iter().all(|listed| contents.has(listed.number))
+}
+
+/// Whether what a compacted segment stands for is listed, and part of it is gone: then it was
+/// installed, by a manifest that is newer than this one.
+pub(crate) fn replaces_missing(manifest: &Manifest, contents: &Contents, first: u64, last: u64) -> bool {
+    let stands = |number: u64| manifest.segments.iter().position(|listed| listed.number == number);
+    let ends: Vec<usize> = [first, last].into_iter().filter_map(stands).collect();
+    let (Some(from), Some(to)) = (ends.iter().min(), ends.iter().max()) else { return false };
+    manifest.segments[*from..=*to].iter().any(|listed| !contents.has(listed.number))
+}
+
+fn manifest_is_older(path: &Path) -> Error {
+    let message = "the manifest is older than this segment's data, as after restoring a part of the directory: restore all of it \
+                   from one moment, or salvage what is here with `repair`";
+    Error::new(ErrorKind::Corrupt, message).with_file(path, None)
 }
 
 /// Whether a file that the manifest does not list is what a compaction made beside segments that the

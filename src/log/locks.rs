@@ -98,6 +98,38 @@ impl Drop for Presence {
     }
 }
 
+/// A lock that is given up with its owner.
+#[derive(Debug)]
+pub(crate) struct Held(Arc<dyn Lock>);
+
+impl Held {
+    /// One that was taken.
+    pub fn new(lock: Arc<dyn Lock>) -> Held {
+        Held(lock)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        give_up(&*self.0);
+    }
+}
+
+/// Keeps everybody else out of a directory, of which no file is made; `None` where locks do not work.
+/// Errors: `Busy`, at once, with what is wrong about whoever is in.
+pub(crate) fn alone_in(directory: &Directory, doing: &str) -> Result<Option<Held>> {
+    let path = directory.file(".");
+    let lock = directory.fs.lock_file(&path, directory.file_mode).map_err(|error| Error::os("open the directory", &path, error))?;
+    match lock.try_exclusive() {
+        Ok(true) => Ok(Some(Held(lock))),
+        Ok(false) => {
+            let holder = lock.holder().unwrap_or_else(|| "another process".to_owned());
+            Err(Error::new(ErrorKind::Busy, format!("{holder} {doing}")).with_file(&directory.path, None))
+        }
+        Err(_) => Ok(None),
+    }
+}
+
 /// Gives a lock up for all who have a copy of it: a child that was forked meanwhile may live on.
 fn give_up(lock: &dyn Lock) {
     // What cannot be given up here is given up with the last copy.

@@ -7,9 +7,12 @@
 
 mod active;
 mod append;
+mod backup;
 mod changes;
 mod commit;
 mod compact;
+mod copy;
+mod destination;
 mod directory;
 mod examine;
 mod follow;
@@ -24,11 +27,14 @@ mod leftovers;
 mod locks;
 mod look;
 mod output;
+mod pieces;
 mod plan;
 mod read;
 mod recovery;
+mod repair;
 mod replay;
 mod runs;
+mod salvage;
 mod scan;
 mod segments;
 mod sift;

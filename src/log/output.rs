@@ -5,11 +5,12 @@
 //! payload that is damaged too: its checksum goes with it, so it is not believed here either. Written
 //! in small pieces, each synced, so that whoever syncs beside it never waits for more than one.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::directory::Directory;
 use super::scan::{FrameAt, Scan};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::format::frame::{self, Head, Place, padding};
 use crate::format::manifest::Listed;
 use crate::format::names;
@@ -132,6 +133,11 @@ impl<'a> Output<'a> {
 /// A header for a new segment.
 pub(crate) fn header(store: [u8; 16], number: u64, salt: u64, kind: Kind) -> Header {
     Header { store, number, salt, kind, first_frame: HEADER_BYTES as u32 }
+}
+
+/// The answer where bytes that were read twice differed: nobody can say what they are.
+pub(crate) fn unsteady(path: &Path, offset: u64) -> Error {
+    Error::new(ErrorKind::Corrupt, "damaged record: it reads now one way and now another").with_file(path, Some(offset))
 }
 
 impl Drop for Output<'_> {

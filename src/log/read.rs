@@ -59,7 +59,8 @@ fn decode(segment: &Segment, view: &View, entry: &Entry, bytes: &[u8]) -> Result
     }
 }
 
-fn is_meant(put: &Put<'_>, view: &View, entry: &Entry) -> bool {
+/// Whether a record is the one that an entry of the index leads to.
+pub(crate) fn is_meant(put: &Put<'_>, view: &View, entry: &Entry) -> bool {
     put.place == entry.place && put.thread == &**view.thread() && put.state_len == entry.state_len && IdKey::matches(&entry.id, &put.id)
 }
 

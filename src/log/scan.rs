@@ -95,6 +95,19 @@ impl Scan {
         Ok(Some(Found::Bad { from, to, why }))
     }
 
+    /// The frame that is known to begin at an offset, or what is wrong there. Errors: as [`Scan::next`].
+    pub fn frame_at(&mut self, offset: u64) -> Result<std::result::Result<FrameAt, Flaw>> {
+        if offset >= self.limit {
+            return Ok(Err(Flaw::Torn("the file ends before the frame")));
+        }
+        Ok(self.frame(offset)?.map_err(|(why, _)| why))
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.window.path
+    }
+
     /// Whether a frame's payload is as its head says. Memory: one window.
     pub fn payload_is_sound(&mut self, frame: &FrameAt) -> Result<bool> {
         self.payload_in_pieces(frame, |_| Ok(()))

@@ -88,10 +88,15 @@ pub(crate) struct Marks {
 impl Marks {
     /// What the page's file says, where it is there and this store's. Read as a file, so that it
     /// can be had without the right to write.
+    ///
+    /// A copy of the page, which names the inode of another file, says nothing: in a copy of a live
+    /// directory it may be newer than the segments beside it, and would make damage of an earlier moment.
     pub fn read(directory: &Directory, manifest: &Manifest) -> Option<Marks> {
         let bytes = directory.read(names::TAIL, page::BYTES as u64).ok()?;
+        let inode = directory.fs.map_page(&directory.file(names::TAIL), false).ok()?.inode();
+        let own = bytes.get(WORD_PAGE * 8..)?.starts_with(&inode.to_le_bytes());
         let longest = manifest.segments.last().map_or(0, |listed| listed.base.saturating_add(SEGMENT_SPAN));
-        Marks::decode(&bytes, &manifest.store).filter(|marks| marks.appended <= longest)
+        Marks::decode(&bytes, &manifest.store).filter(|marks| own && marks.appended <= longest)
     }
 
     /// What a page's bytes say, if it is one of this store's, of this layout, and can be true.
@@ -189,13 +194,13 @@ impl Tail {
         }
     }
 
-    /// Maps the page for reading alone, once it is there and this store's.
+    /// Maps the page for reading alone, once it is there and this store's, and no copy.
     pub fn observe(&self, directory: &Directory, manifest: &Manifest) {
         if self.0.get().is_none()
             && let Ok(page) = directory.fs.map_page(&directory.file(names::TAIL), false)
         {
             let seen = Tail::new(page);
-            if seen.is_of(&manifest.store) {
+            if seen.is_of(&manifest.store) && seen.get(WORD_PAGE) == seen.inode() {
                 // Whoever of this process came first, it is the same page.
                 let _ = seen.0.into_inner().map(|page| self.0.set(page));
             }

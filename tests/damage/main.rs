@@ -7,6 +7,7 @@ mod allocations;
 mod flips;
 mod lengths;
 mod misplaced;
+mod repair;
 #[path = "../scratch/mod.rs"]
 mod scratch;
 mod truncation;

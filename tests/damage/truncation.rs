@@ -10,7 +10,7 @@ use std::path::Path;
 use taffrail::{Checkpointer, PutOptions, Store, TypeTag};
 
 use crate::allocations;
-use crate::scratch::{Expected, Scratch, frames, segments, snapshot, state, twenty_puts};
+use crate::scratch::{Expected, Scratch, frames, put_page, segments, snapshot, state, twenty_puts};
 
 /// The puts whose frames end at or before `cut`, in the order they were made.
 fn before(cut: usize, bytes: &[u8]) -> (Expected, usize) {
@@ -182,7 +182,7 @@ fn a_page_of_an_earlier_moment_costs_nothing() {
     store.close().unwrap();
     for (age, page) in pages.iter().enumerate() {
         let copy = scratch.copy(&dir, "stale");
-        fs::write(copy.join("tail"), page).unwrap();
+        put_page(&copy, page);
         let store = Store::open(&copy).unwrap();
         assert!(store.recovery().damage.is_empty());
         drop(store);

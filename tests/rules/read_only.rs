@@ -5,7 +5,7 @@ use std::fs;
 use taffrail::{Checkpointer, ErrorKind, PutOptions, Store, TypeTag, VacuumQuery};
 
 use crate::mounts;
-use crate::scratch::{Expected, Scratch, frames, history, segments, snapshot, state, twenty_puts};
+use crate::scratch::{Expected, Scratch, frames, history, put_page, segments, snapshot, state, twenty_puts};
 
 fn refuses_writes(store: &Store) {
     for error in [
@@ -130,7 +130,7 @@ fn a_reader_that_was_there_before_the_first_writer_follows_it() {
     for (name, page, fresh_segment) in pages {
         for mmap in [true, false] {
             let (dir, mut expected) = (scratch.copy(&whole, "copy"), written.clone());
-            fs::write(dir.join("tail"), &page).unwrap();
+            put_page(&dir, &page);
             let reader = Store::options().read_only(true).mmap(mmap).open(&dir).unwrap();
             assert!(reader.recovery().damage.is_empty() && reader.recovery().torn_bytes == 0, "{name}: {:?}", reader.recovery());
             // The step that no later one proves is shown only if no page of this run of the system

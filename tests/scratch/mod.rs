@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::ops::Range;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use taffrail::{Checkpointer, ErrorKind, HistoryQuery, PutOptions, Store, TypeTag};
@@ -26,13 +27,26 @@ impl Scratch {
         self.0.path().join(name)
     }
 
-    /// A fresh copy of `from` under `name`.
+    /// A fresh copy of `from` under `name` that stands for `from` itself: the shared page, which is
+    /// believed in the file alone that it names, names its copy.
     pub fn copy(&self, from: &Path, name: &str) -> PathBuf {
         let to = self.path(name);
         let _ = fs::remove_dir_all(&to);
         copy(from, &to);
+        if let Ok(page) = fs::read(to.join("tail")) {
+            put_page(&to, &page);
+        }
         to
     }
+}
+
+/// Puts such a page over a directory's own, as if it had been written there.
+pub fn put_page(dir: &Path, page: &[u8]) {
+    let (path, mut page) = (dir.join("tail"), page.to_vec());
+    if let Some(own_inode) = page.get_mut(7 * 8..8 * 8) {
+        own_inode.copy_from_slice(&fs::metadata(&path).unwrap().ino().to_le_bytes());
+    }
+    fs::write(path, page).unwrap();
 }
 
 fn copy(from: &Path, to: &Path) {

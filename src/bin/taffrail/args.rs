@@ -52,6 +52,10 @@ pub enum Verb {
     Stats(Listing),
     /// Read everything, change nothing, and list what is damaged, by file and offset
     Verify(Listing),
+    /// Copy the store as it is at one moment into a new one, beside whoever has it open
+    Backup(Copy),
+    /// Salvage all that can be read of a damaged store into a new one; changes nothing in the old one
+    Repair(Salvage),
     /// Write checkpoints as JSON Lines, each thread oldest first
     Export(Export),
     /// Take in checkpoints from JSON Lines; a second time adds nothing
@@ -219,6 +223,23 @@ pub struct Vacuum {
 #[derive(Args)]
 pub struct Listing {
     /// As JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Copy {
+    /// The directory of the new store, which must not be there or be empty
+    #[arg(value_name = "DEST")]
+    pub dest: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Salvage {
+    /// The directory of the new store, which must not be there or be empty
+    #[arg(value_name = "DEST")]
+    pub dest: PathBuf,
+    /// What was lost, as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -1,16 +1,17 @@
-//! `delete`, `retain`, `vacuum`, `compact`, `stats`, `verify`: the housekeeping of a store.
+//! `delete`, `retain`, `vacuum`, `compact`, `stats`, `verify`, `backup`, `repair`: the housekeeping of a store.
 //!
-//! None of them makes a store. `verify`, `stats` and a dry `vacuum` only read, beside whoever has it open.
+//! None of them makes a store at the place. `verify`, `stats`, `backup` and a dry `vacuum` only read, beside
+//! whoever has it open; `repair` does not even open it.
 
 use std::io::Write;
 use std::path::Path;
 
-use taffrail::{CheckpointId, Finding, VacuumQuery};
+use taffrail::{CheckpointId, Error, ErrorKind, Finding, Store, VacuumQuery};
 
-use crate::args::{Delete, Listing, Retain, Vacuum};
+use crate::args::{Copy, Delete, Listing, Retain, Salvage, Vacuum};
 use crate::failure::{DAMAGE, Failure, Result};
 use crate::output::{self, Output};
-use crate::place::Place;
+use crate::place::{self, Place};
 use crate::progress;
 use crate::read::no_thread;
 
@@ -100,20 +101,59 @@ pub fn verify(place: &str, args: &Listing) -> Result<()> {
     let working = progress::working("verifying");
     let findings = store.verify()?;
     working.finish_and_clear();
-    let damaged = findings.iter().filter(|finding| finding.damage).count();
     let mut out = Output::new();
-    for finding in &findings {
-        if args.json { write_finding(&mut out, finding)? } else { writeln!(out, "{}", finding_line(finding))? }
-    }
+    let damaged = write_findings(&mut out, &findings, args.json)?;
     if !args.json && damaged == 0 {
         writeln!(out, "no damage")?;
     }
     out.finish()?;
+    ended(damaged)
+}
+
+/// Writes findings, and answers how many of them are damage.
+fn write_findings<'a>(out: &mut Output, findings: impl IntoIterator<Item = &'a Finding>, json: bool) -> Result<usize> {
+    let mut damaged = 0;
+    for finding in findings {
+        damaged += usize::from(finding.damage);
+        if json { write_finding(out, finding)? } else { writeln!(out, "{}", finding_line(finding))? }
+    }
+    Ok(damaged)
+}
+
+fn ended(damaged: usize) -> Result<()> {
     match damaged {
         0 => Ok(()),
         1 => Err(Failure::new(DAMAGE, "1 damaged place")),
         many => Err(Failure::new(DAMAGE, format!("{many} damaged places"))),
     }
+}
+
+pub fn backup(place: &str, args: &Copy) -> Result<()> {
+    let place = Place::to_read(place)?;
+    let store = place.store("backup")?;
+    let working = progress::working("backing up");
+    store.backup(&args.dest)?;
+    working.finish_and_clear();
+    Ok(())
+}
+
+pub fn repair(place: &str, args: &Salvage) -> Result<()> {
+    let no_directory = || Error::new(ErrorKind::Unsupported, "`repair` is for stores in a directory");
+    let dir = place::directory(place).ok_or_else(no_directory)?;
+    let working = progress::working("repairing");
+    let report = Store::repair(dir, &args.dest)?;
+    let stats = Store::options().create(false).read_only(true).open(&args.dest)?.stats()?;
+    working.finish_and_clear();
+    let mut out = Output::new();
+    let damaged = write_findings(&mut out, report.damage.iter().chain(&report.unproven), args.json)?;
+    if !args.json {
+        if report.torn_bytes > 0 {
+            writeln!(out, "note: an unfinished last write of {} bytes was left out", report.torn_bytes)?;
+        }
+        writeln!(out, "{} checkpoints of {} threads salvaged", stats.checkpoints, stats.threads)?;
+    }
+    out.finish()?;
+    ended(damaged)
 }
 
 fn finding_line(finding: &Finding) -> String {

@@ -81,6 +81,8 @@ fn on_place(place: &str, verb: Verb) -> failure::Result<()> {
         Verb::Compact => keep::compact(place),
         Verb::Stats(args) => keep::stats(place, &args),
         Verb::Verify(args) => keep::verify(place, &args),
+        Verb::Backup(args) => keep::backup(place, &args),
+        Verb::Repair(args) => keep::repair(place, &args),
         Verb::Export(args) => export::export(place, &args),
         Verb::Import(args) => import::import(place, &args),
         Verb::Completions(args) => completions(&args),

@@ -269,6 +269,10 @@ impl Fs for Failing {
         Os.is_dir(path)
     }
 
+    fn lies_in(&self, path: &Path, dir: &Path) -> io::Result<bool> {
+        Os.lies_in(path, dir)
+    }
+
     fn create(&self, path: &Path, mode: u32) -> io::Result<Arc<dyn File>> {
         self.run(Kind::Create, path, || Ok(self.wrap(Os.create(path, mode)?, path)))
     }

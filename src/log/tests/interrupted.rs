@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::failing::{Failing, Fault, Kind};
-use super::{Scratch, index_is_derived};
+use super::{Scratch, image, index_is_derived};
 use crate::batch::{Durability, PutOptions};
 use crate::checkpointer::{Checkpointer, CheckpointerExt};
 use crate::error::ErrorKind;
@@ -40,16 +40,12 @@ fn no_number_is_given_twice_when_a_power_cut_takes_buffered_puts() {
     let store = options.clone().open(scratch.dir()).unwrap();
     store.put("t", &1).unwrap();
     // What a power cut leaves if nothing that was not synced reaches the disk.
-    let image = scratch.0.path().join("image");
-    std::fs::create_dir(&image).unwrap();
-    for file in std::fs::read_dir(scratch.dir()).unwrap() {
-        let file = file.unwrap();
-        std::fs::copy(file.path(), image.join(file.file_name())).unwrap();
-    }
+    let left = scratch.0.path().join("left");
+    image(&scratch.dir(), &left);
     store.put_with("t", &2, PutOptions::default().durability(Durability::Buffered)).unwrap();
     let seen = store.head("t").unwrap().unwrap().seq;
     layer.set_boot([9; 16]);
-    let after = options.open(&image).unwrap();
+    let after = options.open(&left).unwrap();
     after.put("t", &3).unwrap();
     assert!(after.head("t").unwrap().unwrap().seq > seen);
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::failing::{Action, Failing, Fault, Kind, Moment};
 use super::faults::{contents, options, put};
 use super::other::{Other, SEGMENT, open};
-use super::{Scratch, index_is_derived};
+use super::{Scratch, image, index_is_derived};
 use crate::batch::{Durability, PutOptions};
 use crate::checkpoint::TypeTag;
 use crate::checkpointer::Checkpointer;
@@ -324,11 +324,7 @@ fn a_reader_of_before_the_first_writer_follows_it() {
             std::mem::forget(one.clone());
             // As if killed: nothing is synced, locks are given up.
             let copy = Scratch::new();
-            std::fs::create_dir(copy.dir()).unwrap();
-            for entry in std::fs::read_dir(scratch.dir()).unwrap() {
-                let entry = entry.unwrap();
-                std::fs::copy(entry.path(), copy.dir().join(entry.file_name())).unwrap();
-            }
+            image(&scratch.dir(), &copy.dir());
             prepare(&copy.dir());
             if boot {
                 layer.set_boot([9; 16]);

@@ -1,5 +1,6 @@
 //! Tests of the store as a whole that need to see inside it: its index, and the layer below it.
 
+mod backups;
 mod beside;
 mod clock;
 mod compaction;
@@ -16,9 +17,11 @@ mod schedules;
 mod shared;
 mod survivors;
 mod syncs;
+mod unlisted;
 mod vacuum;
 
 use std::collections::BTreeMap;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -39,6 +42,17 @@ impl Scratch {
     fn dir(&self) -> PathBuf {
         self.0.path().join("store")
     }
+}
+
+/// Copies a directory's files. The copy stands for the directory itself: its page names its own file.
+fn image(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+    let page = std::fs::OpenOptions::new().write(true).open(to.join("tail")).unwrap();
+    page.write_all_at(&page.metadata().unwrap().ino().to_le_bytes(), 7 * 8).unwrap();
 }
 
 type Views = BTreeMap<String, Arc<View>>;

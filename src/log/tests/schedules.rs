@@ -361,9 +361,9 @@ fn a_page_that_goes_backwards_under_its_users_is_noticed() {
 #[test]
 fn handles_with_other_segment_sizes_and_ways_to_read_share_a_store() {
     let scratch = Scratch::new();
-    let large = Store::options().segment_bytes(8 << 20).open(scratch.dir()).unwrap();
+    let large = Store::options().auto_compaction(false).segment_bytes(8 << 20).open(scratch.dir()).unwrap();
     let small = open(&scratch, &Failing::default());
-    let unmapped = Store::options().mmap(false).open(scratch.dir()).unwrap();
+    let unmapped = Store::options().auto_compaction(false).mmap(false).open(scratch.dir()).unwrap();
     let reader = Store::options().read_only(true).open(scratch.dir()).unwrap();
     for round in 0..30 {
         put(&large, "large", 60_000, Durability::Sync).unwrap();

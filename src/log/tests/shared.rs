@@ -48,7 +48,7 @@ fn read(store: &Store, workers: usize, done: &AtomicBool) {
 fn two_handles_of_one_directory_are_used_at_once() {
     let scratch = Scratch::new();
     // Some eight segments.
-    let open = || Store::options().segment_bytes(64 * 1024).open(scratch.dir()).unwrap();
+    let open = || Store::options().auto_compaction(false).segment_bytes(64 * 1024).open(scratch.dir()).unwrap();
     let handles = [open(), open()];
     let (workers, done) = (2 * handles.len(), AtomicBool::new(false));
     std::thread::scope(|scope| {

@@ -43,7 +43,7 @@ fn gone(checkpoints: u64, threads: u64) -> Vacuumed {
 /// A handle whose clock stands at `NOW`.
 fn open(scratch: &Scratch, layer: &Failing) -> Store {
     layer.set_clock(time(NOW));
-    let mut options = Store::options().max_history(None).segment_bytes(64 * 1024);
+    let mut options = Store::options().auto_compaction(false).max_history(None).segment_bytes(64 * 1024);
     options.fs = Arc::new(layer.clone());
     options.open(scratch.dir()).unwrap()
 }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -163,6 +164,7 @@ impl Run {
         std::fs::remove_dir_all(copy).unwrap();
     }
 
+    /// A copy that stands for the directory itself: its page names its own file.
     fn copy(&self) -> PathBuf {
         let copy = self.dir.with_file_name("copy");
         std::fs::create_dir(&copy).unwrap();
@@ -174,6 +176,8 @@ impl Run {
                 }
             }
         }
+        let page = OpenOptions::new().write(true).open(copy.join("tail")).unwrap();
+        page.write_all_at(&page.metadata().unwrap().ino().to_le_bytes(), 7 * 8).unwrap();
         copy
     }
 

@@ -1,0 +1,150 @@
+//! A copy of the store as it is at one moment, made while others go on with it.
+//!
+//! The moment is the one at which the index is looked at. What it leads to stays where it is: frames
+//! are never written over, and who replaces segments is kept out by its lock; a read-only handle,
+//! which takes no lock, begins again where a segment was replaced under it.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::copy::{self, Source, Whole};
+use super::destination::Destination;
+use super::directory::Directory;
+use super::fresh::jump_above;
+use super::house::RightToCompact;
+use super::scan::Scan;
+use super::view::{Entry, Location, View};
+use super::{Shared, Store};
+use crate::error::{Error, ErrorKind, Result};
+use crate::format::Flaw;
+use crate::format::manifest::Manifest;
+use crate::format::names;
+use crate::query::ThreadQuery;
+
+impl Store {
+    /// Writes what the store shows at one moment into a new store in `dest`, while others go on with
+    /// this one. Whole or nothing: `dest` holds no store until all of it is synced.
+    ///
+    /// `dest` is made, with the parents it lacks; it may be there if it is empty, or was left by a
+    /// backup that was interrupted. Ids, order, times, metadata, states and limits are kept; the copy is
+    /// a store of its own. A writing handle first syncs what was put; at a read-only one a step may
+    /// be among it that is not synced yet. Cost: all that is shown is read, checked and written.
+    ///
+    /// Errors: `InvalidInput` for a `dest` that holds something, or lies in the store's directory;
+    /// `Corrupt`, naming thread, file and offset, where something shown is damaged (see
+    /// [`Store::repair`]); `Busy` while segments are being replaced; `Poisoned`, `ReadOnly`, `DiskFull`, `Io`.
+    pub fn backup(&self, dest: impl AsRef<Path>) -> Result<()> {
+        self.shared.at_home()?;
+        self.shared.backup(dest.as_ref())
+    }
+}
+
+/// The store at one moment.
+struct Moment {
+    views: Vec<Arc<View>>,
+    manifest: Arc<Manifest>,
+    /// A number above all that were given by then.
+    next_seq: u64,
+}
+
+impl Shared {
+    fn backup(&self, dest: &Path) -> Result<()> {
+        let destination = Destination::take(&self.directory, dest, &self.options)?;
+        let _kept_out = self.keep_replacing_out()?;
+        loop {
+            let Moment { views, manifest, next_seq } = self.moment()?;
+            let mut live = Live::new(&self.directory, &manifest);
+            let whole = Whole { views: &views, max_history: manifest.max_history, next_seq };
+            match copy::write(&destination, &self.options, &whole, &mut live) {
+                Err(_) if live.gone.get() && self.directory.manifest()?.generation > manifest.generation => {
+                    destination.empty()?;
+                    self.follower.reading().renew(self)?;
+                }
+                Err(error) => return Err(error),
+                Ok(()) => {
+                    destination.finish();
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    /// All threads at one moment, with what was put before it synced if this handle may do that.
+    fn moment(&self) -> Result<Moment> {
+        if let Some(path) = &self.unreadable {
+            let message = "a segment cannot be read, so a copy would not be whole: see verify, and repair for what can be read";
+            return Err(Error::new(ErrorKind::Corrupt, message).with_file(path, None));
+        }
+        let writes = self.turn.is_some();
+        if writes {
+            self.sync()?;
+        }
+        let look = || {
+            self.refresh()?;
+            let reading = self.follower.reading();
+            Ok((self.index.list(&ThreadQuery::default()), reading.manifest.clone(), reading.last_seq))
+        };
+        let ((views, manifest, last_seq), _) = self.at_one_moment(look)?;
+        let given = manifest.seq_floor.max(last_seq + 1).max(self.tail.next_seq());
+        // Who only reads may not know of all that were given since.
+        let next_seq = if writes { given } else { jump_above(given) };
+        Ok(Moment { views, manifest, next_seq })
+    }
+
+    /// Keeps out who compacts, for as long as the answer lives. Nothing for a read-only handle. Errors:
+    /// `Busy`.
+    fn keep_replacing_out(&self) -> Result<Option<RightToCompact<'_>>> {
+        if self.turn.is_some() { self.right_to_compact().map(Some) } else { Ok(None) }
+    }
+}
+
+/// The segments of a moment.
+struct Live<'a> {
+    directory: &'a Directory,
+    manifest: &'a Manifest,
+    /// Where each stands in the log.
+    order: HashMap<u32, u32>,
+    /// Whether one of them was not there any more.
+    gone: Cell<bool>,
+}
+
+impl<'a> Live<'a> {
+    fn new(directory: &'a Directory, manifest: &'a Manifest) -> Live<'a> {
+        let order = (0..).zip(&manifest.segments).map(|(at, listed)| (listed.number as u32, at)).collect();
+        Live { directory, manifest, order, gone: Cell::new(false) }
+    }
+
+    fn missing(&self, segment: u32) -> Error {
+        self.gone.set(true);
+        let path = self.directory.file(&names::segment(u64::from(segment)));
+        Error::new(ErrorKind::Corrupt, "a segment that the copy needs is missing: put the file back, or salvage the rest with `repair`")
+            .with_file(&path, None)
+    }
+}
+
+impl Source for Live<'_> {
+    fn order(&self, at: Location) -> u64 {
+        let segment = self.order.get(&at.segment).copied().unwrap_or(u32::MAX);
+        u64::from(segment) << 32 | u64::from(at.offset8)
+    }
+
+    fn open(&self, segment: u32) -> Result<Scan> {
+        let listed = self.order.get(&segment).map(|&at| &self.manifest.segments[at as usize]);
+        let Some(listed) = listed else { return Err(self.missing(segment)) };
+        let path = self.directory.file(&names::segment(listed.number));
+        match self.directory.open_log(listed.number, false) {
+            Ok(file) => Scan::new(file, &path, listed.salt, listed.counted_from(), u64::from(listed.first_frame), u64::MAX),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(self.missing(segment)),
+            Err(error) => Err(Error::os("open", &path, error)),
+        }
+    }
+
+    fn damaged(&mut self, scan: &Scan, view: &View, entry: &Entry, why: Flaw) -> Result<()> {
+        let message = format!("damaged record: {why}; a copy would not be whole: repair salvages what can be read");
+        let error = Error::new(ErrorKind::Corrupt, message).with_file(scan.path(), Some(entry.at.offset())).with_thread(view.thread());
+        Err(error.with_source(why))
+    }
+}
