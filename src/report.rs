@@ -28,7 +28,8 @@ pub struct Recovery {
     pub frames: u64,
     /// Bytes of an unfinished last write that were dropped.
     pub torn_bytes: u64,
-    /// Damage below the proven synced end: each cost what stands there and nothing else.
+    /// Damage below the proven synced end: each cost what stands there and nothing else. Inside what a
+    /// hint file covers it is told by `verify` and by the read that meets it.
     pub damage: Vec<Finding>,
     /// Whole frames behind the end of the log that nothing proves; not applied, kept in quarantine. A
     /// repair takes them in where they add a checkpoint.

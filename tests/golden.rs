@@ -117,7 +117,8 @@ fn the_golden_directory_of_version_0_opens() {
     }
     let names: BTreeSet<_> = fs::read_dir(golden()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     let segments = (1..=3).map(|number| format!("{number:016x}.seg"));
-    assert_eq!(names, segments.chain(["MANIFEST", "tail"].map(str::to_owned)).collect());
+    let hints = (1..=2).map(|number| format!("{number:016x}.hint"));
+    assert_eq!(names, segments.chain(hints).chain(["MANIFEST", "tail"].map(str::to_owned)).collect());
     check(&Store::options().read_only(true).open(golden()).unwrap(), 3);
     let scratch = copied(this_boot());
     let store = Store::open(scratch.path()).unwrap();

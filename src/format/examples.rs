@@ -1,6 +1,7 @@
 //! DESIGN.md's hex examples, decoded and encoded again out of the document itself.
 
 use super::frame::{HEAD_BYTES, Head, Place};
+use super::hint::{Builder, Hint, Standing};
 use super::manifest::Manifest;
 use super::record::Record;
 use super::segment::{Header, Kind};
@@ -62,6 +63,24 @@ fn the_frame() {
     same("frame's record", stands, &record("record-put"));
     assert_eq!(head.prev_check, Header::decode(&example("segment-header")).unwrap().encode().1, "the first frame chains to the header");
     same("frame", &bytes[..HEAD_BYTES], &head.encode(place, stands).0);
+}
+
+#[test]
+fn the_hint_file() {
+    let bytes = example("hint");
+    let (frame, put) = (example("frame"), example("record-put"));
+    let (head, check) = Head::decode(Place { salt: 0x1122_3344_5566_7788, position: 72 }, &frame).unwrap();
+    let put = Record::decode(&put).unwrap();
+    let trim = Record::Trim { thread: "t", floor: 2 };
+    let mut builder = Builder::default();
+    builder.push(&put, Standing { offset: 72, length: frame.len() as u64, check, seq: head.seq });
+    builder.push(&trim, Standing { offset: 72 + frame.len() as u64, length: 64, check: 0x4433_2211, seq: 2 });
+    let store = std::array::from_fn(|at| at as u8);
+    same("hint", &bytes, &builder.encode(store, 1, 0x1122_3344_5566_7788).unwrap());
+    let hint = Hint::decode(bytes).unwrap();
+    let records: Vec<_> = hint.groups().flat_map(|group| group.items().map(move |item| item.record(group.thread))).collect();
+    assert!(matches!((&records[0], &put), (Record::Put(here), Record::Put(there)) if (here.id, here.place) == (there.id, there.place)));
+    assert_eq!(records[1..], [trim]);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What stands in the files: names, frames, records, segment headers, the manifest.
+//! What stands in the files: names, frames, records, segment headers, hints, the manifest.
 //!
 //! Pure: bytes and values in, bytes and values out; no file, clock or lock is known here, and every
 //! decoder checks each length before it looks or allocates. The layouts stand in DESIGN.md, with
@@ -8,6 +8,7 @@
 mod examples;
 mod fixed;
 pub(crate) mod frame;
+pub(crate) mod hint;
 pub(crate) mod manifest;
 pub(crate) mod names;
 pub(crate) mod record;

@@ -30,8 +30,10 @@ pub(crate) enum Name {
     Segment(u64),
     /// A segment that held frames before it was listed: real only if the manifest lists it.
     SegmentNew(u64),
-    /// A sealed segment's index.
+    /// What a segment holds, for the next opener; disposable.
     Hint(u64),
+    /// A hint while it is written.
+    HintNew(u64),
     /// The shared page.
     Tail,
     /// A lock file.
@@ -58,6 +60,7 @@ impl Name {
             "seg" => Some(Name::Segment(number)),
             "seg.new" => Some(Name::SegmentNew(number)),
             "hint" => Some(Name::Hint(number)),
+            "hint.new" => Some(Name::HintNew(number)),
             _ => None,
         }
     }
@@ -92,6 +95,16 @@ pub(crate) fn set_aside(name: &str) -> Option<(u64, Option<u64>)> {
     Some((number, Some(from)))
 }
 
+/// The file name of a segment's hint.
+pub(crate) fn hint(number: u64) -> String {
+    format!("{number:016x}.hint")
+}
+
+/// The file name of a segment's hint while it is written.
+pub(crate) fn hint_new(number: u64) -> String {
+    format!("{number:016x}.hint.new")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,6 +125,8 @@ mod tests {
     fn names_are_read_as_they_are_built() {
         assert_eq!(Name::parse(&segment(0x1f)), Some(Name::Segment(0x1f)));
         assert_eq!(Name::parse(&segment_new(u64::MAX)), Some(Name::SegmentNew(u64::MAX)));
+        assert_eq!(Name::parse(&hint(0x1f)), Some(Name::Hint(0x1f)));
+        assert_eq!(Name::parse(&hint_new(0x1f)), Some(Name::HintNew(0x1f)));
         for other in [
             "",
             "notes.txt",

@@ -14,17 +14,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Shared;
-use super::directory::Contents;
-use super::examine::{self, location};
+use super::directory::{Contents, Directory};
+use super::examine::{self, locate, location};
 use super::fresh;
 use super::group::answer;
+use super::hints;
 use super::index::Moment;
 use super::install::install;
 use super::leftovers;
 use super::output::{self, Output};
 use super::read;
 use super::runs::{self, Candidate, Wanted};
-use super::scan::{Found, FrameAt, Scan};
+use super::scan::{Found, Scan};
 use super::sift::{Fate, Sift};
 use super::view::{Location, View};
 use crate::error::{Error, ErrorKind, Result};
@@ -33,6 +34,7 @@ use crate::format::manifest::{Listed, Manifest};
 use crate::format::names;
 use crate::format::record::Record;
 use crate::format::segment::Kind;
+use crate::fs::File;
 
 /// A run of segments of a manifest, and what was found out about it.
 pub(super) struct Step<'a> {
@@ -158,136 +160,109 @@ impl Step<'_> {
 
     /// Writes what is kept of the run, as large as `size` says, into a new segment, whole and synced.
     fn write(&mut self, moment: &Moment, size: Size, pace: &dyn Fn(u64) -> Result<()>) -> Result<Kept> {
+        let shared = self.shared;
         let threads: HashMap<&str, &Arc<View>> = moment.views.iter().map(|view| (&**view.thread(), view)).collect();
         let mut sift = Sift::new(&threads);
-        let (mut damaged, mut shown) = (HashSet::new(), 0);
-        self.each_record(|listed, met, _| {
-            match met {
-                Some(Met { frame, record, at }) if sift.meet(listed.base + frame.offset, record, at) => shown += frame.head.frame_len(),
-                Some(_) => {}
-                None => drop(damaged.insert(listed.number)),
-            }
-            Ok(())
-        })?;
+        let (mut damaged, mut shown, mut records) = (HashSet::new(), 0, 0);
+        for listed in self.listed() {
+            each_record(&shared.directory, &self.manifest, listed, &mut |met| {
+                records += 1;
+                match met {
+                    Some(Met { record, at }) if sift.meet(listed.base + at.offset(), record, at) => shown += at.length(),
+                    Some(_) => {}
+                    None => drop(damaged.insert(listed.number)),
+                }
+            })?;
+        }
         if shown != size.live {
             // Something shown cannot be read now. Where it stands it may be read another time.
             return Ok(Kept::Damaged);
         }
-        let (shared, segments) = (self.shared, self.shared.segments.load_full());
+        self.damaged = damaged;
+        let segments = shared.segments.load_full();
         sift.settle(|view| view.head().and_then(|head| read::floor(&segments, view, head)).unwrap_or(0));
         let older = OnceCell::new();
         let older = |thread: &str| older.get_or_init(|| self.older()).may_hold(thread);
-        if self.run.len() == 1 && self.leaves_out_nothing(&sift, &older)? {
+        let mut kept: Vec<(u64, Fate)> = Vec::new();
+        for listed in self.listed() {
+            each_record(&shared.directory, &self.manifest, listed, &mut |met| {
+                let Some(Met { record, at }) = met else { return };
+                let position = listed.base + at.offset();
+                let fate = sift.fate(position, record, at, &older);
+                if fate != Fate::LeftOut {
+                    kept.push((position, fate));
+                }
+            })?;
+        }
+        if kept.is_empty() {
+            return Ok(Kept::Nothing);
+        }
+        if self.run.len() == 1 && kept.len() == records && kept.iter().all(|(_, fate)| *fate == Fate::Kept) {
             return Ok(Kept::AsMuch);
         }
+        // A hint tells a segment's records thread by thread.
+        kept.sort_unstable_by_key(|(position, _)| *position);
+        self.write_out(&kept, pace)
+    }
+
+    /// Writes the records at these positions into a new segment.
+    fn write_out(&mut self, kept: &[(u64, Fate)], pace: &dyn Fn(u64) -> Result<()>) -> Result<Kept> {
+        let directory = &self.shared.directory;
         let (first, last) = (self.listed()[0], self.listed()[self.run.len() - 1]);
         let kind = Kind::Compacted { first: first.number, last: last.number };
-        let mut output = None;
-        self.each_record(|listed, met, scan| {
-            let Some(Met { frame, record, at }) = met else { return Ok(()) };
-            let seq = frame.head.seq;
-            let fate = sift.fate(listed.base + frame.offset, record, at, &older);
-            if fate == Fate::LeftOut {
-                return Ok(());
+        let header = output::header(self.manifest.store, self.shared.tail.take_number(), fresh::salt(&*directory.fs), kind);
+        let mut output = Output::create(directory, header, pace)?;
+        let (mut rest, mut damaged) = (kept, HashSet::new());
+        for listed in self.listed() {
+            let (here, behind) = rest.split_at(rest.partition_point(|(position, _)| *position < listed.base + listed.end));
+            rest = behind;
+            if here.is_empty() {
+                continue;
             }
-            if output.is_none() {
-                let salt = fresh::salt(&*shared.directory.fs);
-                let header = output::header(self.manifest.store, shared.tail.take_number(), salt, kind);
-                output = Some(Output::create(&shared.directory, header, pace)?);
+            let (file, path) = open(directory, &self.manifest, listed)?;
+            let mut scan = Scan::new(file, &path, listed.salt, listed.counted_from(), u64::from(listed.first_frame), listed.end)?;
+            for (position, fate) in here {
+                let Ok(frame) = scan.frame_at(position - listed.base)? else { return Ok(Kept::Damaged) };
+                match (fate, Record::decode(&frame.record)) {
+                    (Fate::Floor(floor), Ok(record)) => {
+                        output.mark(frame.head.seq, &Record::Trim { thread: record.thread(), floor: *floor })?;
+                    }
+                    (_, Ok(_)) if output.copy(&frame, &mut scan)? => {}
+                    // As damaged as it was; but who wants to try again finds the whole file.
+                    (_, Ok(_)) => drop(damaged.insert(listed.number)),
+                    (_, Err(_)) => return Ok(Kept::Damaged),
+                }
             }
-            let Some(output) = &mut output else { return Ok(()) };
-            match fate {
-                Fate::Floor(floor) => drop(output.mark(seq, &Record::Trim { thread: record.thread(), floor })?),
-                _ if output.copy(frame, scan)?.1 => {}
-                // As damaged as it was; but who wants to try again finds the whole file.
-                _ => drop(damaged.insert(listed.number)),
-            }
-            Ok(())
-        })?;
-        self.damaged = damaged;
-        let Some(output) = output else { return Ok(Kept::Nothing) };
+        }
+        self.damaged.extend(damaged);
         let listed = output.finish(first.base)?;
         debug_assert!(listed.base + listed.end <= last.base + last.end, "positions behind it would stand in it");
         // CRASH: a compacted segment that no manifest lists, beside all that it would replace, was never
         // installed: it is removed by the next first opener, or the next compaction.
-        let named = shared.directory.rename(&names::segment_new(listed.number), &names::segment(listed.number));
-        named.and_then(|()| shared.directory.sync()).inspect_err(|_| {
+        let named = directory.rename(&names::segment_new(listed.number), &names::segment(listed.number));
+        named.and_then(|()| directory.sync()).inspect_err(|_| {
             // It counts for nobody. What failed first is what is told.
-            let _ = shared.directory.remove(&names::segment_new(listed.number));
-            let _ = shared.directory.remove(&names::segment(listed.number));
+            let _ = directory.remove(&names::segment_new(listed.number));
+            discard(directory, listed.number);
         })?;
         Ok(Kept::In(listed))
-    }
-
-    /// Whether all of the run would be written as it is.
-    fn leaves_out_nothing(&self, sift: &Sift<'_>, older: &dyn Fn(&str) -> bool) -> Result<bool> {
-        let mut all = true;
-        self.each_record(|listed, met, _| {
-            all &= met.is_some_and(|met| sift.fate(listed.base + met.frame.offset, met.record, met.at, older) == Fate::Kept);
-            Ok(())
-        })?;
-        Ok(all)
-    }
-
-    /// Hands on what stands in the run, record by record; `None` for what cannot be read.
-    fn each_record(&self, mut take: impl FnMut(&Listed, Option<Met<'_>>, &mut Scan) -> Result<()>) -> Result<()> {
-        for listed in self.listed() {
-            let path = self.shared.directory.file(&names::segment(listed.number));
-            let file = self.shared.directory.open_log(listed.number, false).map_err(|error| Error::os("open", &path, error))?;
-            examine::header_check(&*file, &path, &self.manifest, listed)?;
-            let mut reached = u64::from(listed.first_frame);
-            let mut scan = Scan::new(file, &path, listed.salt, listed.counted_from(), reached, listed.end)?;
-            while let Some(found) = scan.next()? {
-                let Found::Frame(frame) = found else {
-                    take(listed, None, &mut scan)?;
-                    continue;
-                };
-                reached = frame.end();
-                match Record::decode(&frame.record) {
-                    Ok(record) => {
-                        let at = location(listed, &frame)?;
-                        take(listed, Some(Met { frame: &frame, record: &record, at }), &mut scan)?;
-                    }
-                    Err(flaw @ Flaw::Unknown(_)) => {
-                        return Err(Error::new(ErrorKind::Unsupported, flaw.to_string()).with_file(&path, Some(frame.offset)));
-                    }
-                    Err(_) => take(listed, None, &mut scan)?,
-                }
-            }
-            if reached < listed.end {
-                take(listed, None, &mut scan)?;
-            }
-        }
-        Ok(())
     }
 
     /// Which threads may have a record in front of the run.
     fn older(&self) -> Older {
         let mut older = Older { all: false, hasher: RandomState::new(), threads: HashSet::new() };
         for listed in &self.manifest.segments[..self.run.start] {
-            if self.threads_of(listed, &mut older).is_err() {
-                // Nobody can say what it holds.
+            let read = each_record(&self.shared.directory, &self.manifest, listed, &mut |met| match met {
+                Some(met) => drop(older.threads.insert(older.hasher.hash_one(met.record.thread()))),
+                None => older.all = true,
+            });
+            // Nobody can say what one holds that cannot be read.
+            if read.is_err() || older.all {
                 older.all = true;
                 return older;
             }
         }
         older
-    }
-
-    fn threads_of(&self, listed: &Listed, older: &mut Older) -> Result<()> {
-        let path = self.shared.directory.file(&names::segment(listed.number));
-        let segments = self.shared.segments.load();
-        let segment = u32::try_from(listed.number).ok().and_then(|number| segments.get(&number));
-        let missing = || Error::new(ErrorKind::Corrupt, "the segment is not there").with_file(&path, None);
-        let segment = segment.filter(|segment| segment.reaches(listed.end)).ok_or_else(missing)?;
-        let mut offset = u64::from(listed.first_frame);
-        while offset < listed.end {
-            let frame = segment.frame_head(offset, listed.end)?;
-            let record = Record::decode(&frame.record).map_err(|flaw| segment.damaged(offset, flaw))?;
-            older.threads.insert(older.hasher.hash_one(record.thread()));
-            offset += frame.head.frame_len();
-        }
-        Ok(())
     }
 
     /// Replaces the run in the manifest, and removes its files.
@@ -296,8 +271,8 @@ impl Step<'_> {
         if let (Err(_), Some(listed)) = (&installed, listed)
             && !self.shared.tail.is_poisoned(self.shared.epoch)
         {
-            // It counts for nobody. What failed before is what is told.
-            let _ = self.shared.directory.remove(&names::segment(listed.number));
+            // What failed before is what is told.
+            discard(&self.shared.directory, listed.number);
         }
         installed?;
         // Behind the turn: finding the frames anew keeps nobody waiting. What cannot be read now is
@@ -357,6 +332,7 @@ impl Step<'_> {
     fn remove(&self, listed: &Listed) -> Result<u64> {
         let directory = &self.shared.directory;
         let name = names::segment(listed.number);
+        hints::remove(directory, listed.number);
         let bytes = directory.fs.open(&directory.file(&name), false).and_then(|file| file.len()).unwrap_or(0);
         if self.damaged.contains(&listed.number) {
             // CRASH: one that is left here is listed by nobody and set aside by the next first opener.
@@ -367,11 +343,61 @@ impl Step<'_> {
     }
 }
 
-/// A record of the run, and where it stands.
+/// A record of a segment, and where its frame stands.
 struct Met<'a> {
-    frame: &'a FrameAt,
     record: &'a Record<'a>,
     at: Location,
+}
+
+/// Opens a listed segment. Errors: `Corrupt` where it is not the one that is listed, `Io`.
+fn open(directory: &Directory, manifest: &Manifest, listed: &Listed) -> Result<(Arc<dyn File>, PathBuf)> {
+    let path = directory.file(&names::segment(listed.number));
+    let file = directory.open_log(listed.number, false).map_err(|error| Error::os("open", &path, error))?;
+    examine::header_check(&*file, &path, manifest, listed)?;
+    Ok((file, path))
+}
+
+/// Hands on every record of a sealed segment, each thread's in the log's order, and where it stands;
+/// `None` for what cannot be read. From the segment's hint, if there is one to believe.
+fn each_record(directory: &Directory, manifest: &Manifest, listed: &Listed, take: &mut dyn FnMut(Option<Met<'_>>)) -> Result<()> {
+    let (file, path) = open(directory, manifest, listed)?;
+    let hint = hints::read(directory, &manifest.store, listed, &*file, listed.end);
+    if let Some(hint) = hint.filter(|hint| hint.heading().end == listed.end) {
+        for group in hint.groups() {
+            for item in group.items() {
+                let at = locate(listed.number, u64::from(item.offset8()) * 8, u64::from(item.length8()) * 8)?;
+                take(Some(Met { record: &item.record(group.thread), at }));
+            }
+        }
+        return Ok(());
+    }
+    let mut reached = u64::from(listed.first_frame);
+    let mut scan = Scan::new(file, &path, listed.salt, listed.counted_from(), reached, listed.end)?;
+    while let Some(found) = scan.next()? {
+        let Found::Frame(frame) = found else {
+            take(None);
+            continue;
+        };
+        reached = frame.end();
+        match Record::decode(&frame.record) {
+            Ok(record) => take(Some(Met { record: &record, at: location(listed, &frame)? })),
+            Err(flaw @ Flaw::Unknown(_)) => {
+                return Err(Error::new(ErrorKind::Unsupported, flaw.to_string()).with_file(&path, Some(frame.offset)));
+            }
+            Err(_) => take(None),
+        }
+    }
+    if reached < listed.end {
+        take(None);
+    }
+    Ok(())
+}
+
+/// Removes a compacted segment that was not installed.
+fn discard(directory: &Directory, number: u64) {
+    hints::remove(directory, number);
+    // It counts for nobody, and is removed later if not now.
+    let _ = directory.remove(&names::segment(number));
 }
 
 /// Threads by a hash of their ids: one that is taken for another keeps a record too many.

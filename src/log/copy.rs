@@ -121,7 +121,7 @@ fn copy(segments: &mut Segments<'_>, scan: &mut Scan, view: &View, entry: &Entry
     if !scan.payload_is_sound(&frame)? {
         return Ok(Err(Flaw::Corrupt("payload checksum")));
     }
-    let (_, sound) = segments.with_room_for(frame.head.frame_len())?.copy(&frame, scan)?;
+    let sound = segments.with_room_for(frame.head.frame_len())?.copy(&frame, scan)?;
     // Sound a moment ago: the medium answers now this and now that, and what was written is not it.
     if !sound {
         return Err(output::unsteady(scan.path(), frame.offset).with_thread(view.thread()));
@@ -208,7 +208,7 @@ impl<'a> Segments<'a> {
         self.next_seq += 1;
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
-        self.with_room_for(frame::frame_len(bytes.len(), 0))?.mark(seq, record).map(drop)
+        self.with_room_for(frame::frame_len(bytes.len(), 0))?.mark(seq, record)
     }
 
     /// Makes a store of it.

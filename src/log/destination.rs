@@ -73,7 +73,9 @@ impl Destination {
         self.directory.remove(names::MANIFEST)?;
         let segments = contents.segments.iter().map(|&number| names::segment(number));
         let unfinished = contents.segments_new.iter().map(|&number| names::segment_new(number));
-        for name in segments.chain(unfinished).chain([names::MANIFEST_NEW, names::TAIL].map(str::to_owned)) {
+        let hints = contents.hints.iter().map(|&number| names::hint(number));
+        let hints = hints.chain(contents.hints_new.iter().map(|&number| names::hint_new(number)));
+        for name in segments.chain(unfinished).chain(hints).chain([names::MANIFEST_NEW, names::TAIL].map(str::to_owned)) {
             self.directory.remove(&name)?;
         }
         self.directory.sync()

@@ -33,6 +33,8 @@ pub(crate) struct Contents {
     pub quarantine: bool,
     pub segments: Vec<u64>,
     pub segments_new: Vec<u64>,
+    pub hints: Vec<u64>,
+    pub hints_new: Vec<u64>,
     /// A name that is not ours.
     pub foreign: Option<PathBuf>,
 }
@@ -167,7 +169,9 @@ impl Directory {
                 Some(Name::Quarantine) => contents.quarantine = true,
                 Some(Name::Segment(number)) => contents.segments.push(number),
                 Some(Name::SegmentNew(number)) => contents.segments_new.push(number),
-                Some(Name::Tail | Name::Hint(_) | Name::Lock) => {}
+                Some(Name::Hint(number)) => contents.hints.push(number),
+                Some(Name::HintNew(number)) => contents.hints_new.push(number),
+                Some(Name::Tail | Name::Lock) => {}
                 // The root of a mounted disk has this one; it is empty unless the disk was repaired.
                 None if name == "lost+found" => {}
                 None => contents.foreign = Some(self.path.join(name)),

@@ -8,15 +8,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::directory::Directory;
+use super::hints;
 use super::ids;
 use super::scan::{Found, FrameAt, Scan};
 use super::view::Location;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::Flaw;
+use crate::format::hint::{Group, Heading};
 use crate::format::manifest::{Listed, Manifest};
 use crate::format::names;
 use crate::format::record::Record;
 use crate::format::segment::{HEADER_BYTES, Header, Kind};
+use crate::format::{Flaw, aligned};
 use crate::fs::File;
 use crate::report::Finding;
 
@@ -38,6 +40,10 @@ pub(crate) struct Examined {
     pub unproven: Vec<Finding>,
     /// A segment that cannot be read at all or in part, so that nobody can say what is not there.
     pub unreadable: Option<PathBuf>,
+    /// The numbers of segments whose hint is there and not to be believed.
+    pub disbelieved: Vec<u64>,
+    /// Whether a sealed segment had to be read for want of one.
+    pub unhinted: bool,
     /// Where the active segment stands.
     pub end: ActiveEnd,
 }
@@ -76,15 +82,44 @@ pub(crate) struct Examination<'a> {
     pub upto: Option<u64>,
 }
 
+/// Where the records that count go, in the log's order.
+pub(crate) trait Take {
+    /// The next record.
+    fn record(&mut self, record: &Record<'_>, at: Location);
+    /// All that a segment's hint has of a thread: it stands for those records, which other threads'
+    /// may stand between.
+    fn group(&mut self, segment: u32, group: &Group<'_>);
+}
+
+/// Only the records themselves: whoever wants these reads the segments.
+struct Each<'a>(&'a mut dyn FnMut(&Record<'_>, Location));
+
+impl Take for Each<'_> {
+    fn record(&mut self, record: &Record<'_>, at: Location) {
+        (self.0)(record, at);
+    }
+
+    fn group(&mut self, _: u32, _: &Group<'_>) {}
+}
+
 impl Examination<'_> {
-    /// Reads the whole log and hands every record that counts to `take`, in order.
+    /// Reads the whole log, hints aside, and hands every record that counts to `take`, in order.
     pub fn run(&self, take: &mut dyn FnMut(&Record<'_>, Location)) -> Result<Examined> {
+        self.read(false, &mut Each(take))
+    }
+
+    /// The same with hints instead of what they cover, but for payloads.
+    pub fn run_with_hints(&self, take: &mut dyn Take) -> Result<Examined> {
+        self.read(!self.payloads, take)
+    }
+
+    fn read(&self, hints: bool, take: &mut dyn Take) -> Result<Examined> {
         let mut examined = Examined { seq_max: self.manifest.seq_floor.saturating_sub(1), ..Examined::default() };
         self.refuse_a_foreign_manifest()?;
         for listed in &self.manifest.segments {
             match self.open(listed, &mut examined)? {
                 Some(Opened { file, path, header_check }) => {
-                    let mut reading = Reading { examination: self, listed, file, path, header_check, examined: &mut examined, take };
+                    let mut reading = Reading { examination: self, hints, listed, file, path, header_check, examined: &mut examined, take };
                     if listed.end == 0 { reading.active()? } else { reading.sealed()? }
                 }
                 None => examined.unreadable = Some(self.directory.file(&names::segment(listed.number))),
@@ -163,25 +198,55 @@ struct Opened {
 /// One segment being read.
 struct Reading<'a> {
     examination: &'a Examination<'a>,
+    hints: bool,
     listed: &'a Listed,
     file: Arc<dyn File>,
     path: PathBuf,
     header_check: Option<u32>,
     examined: &'a mut Examined,
-    take: &'a mut dyn FnMut(&Record<'_>, Location),
+    take: &'a mut dyn Take,
 }
 
 impl Reading<'_> {
-    fn scan(&self, limit: u64) -> Result<Scan> {
+    fn scan(&self, from: u64, limit: u64) -> Result<Scan> {
         let listed = self.listed;
-        Scan::new(self.file.clone(), &self.path, listed.salt, listed.counted_from(), u64::from(listed.first_frame), limit)
+        Scan::new(self.file.clone(), &self.path, listed.salt, listed.counted_from(), from, limit)
+    }
+
+    /// Takes in what a hint covers of the segment, up to `limit`, if there is one to believe.
+    fn hinted(&mut self, limit: u64) -> Result<Option<Heading>> {
+        let Examination { directory, manifest, .. } = self.examination;
+        if !self.hints || self.header_check.is_none() {
+            return Ok(None);
+        }
+        let Some(hint) = hints::read(directory, &manifest.store, self.listed, &*self.file, limit) else {
+            if hints::is_there(directory, self.listed.number) {
+                self.examined.disbelieved.push(self.listed.number);
+            }
+            return Ok(None);
+        };
+        let segment = locate(self.listed.number, 0, 0)?.segment;
+        hint.groups().for_each(|group| self.take.group(segment, &group));
+        let heading = *hint.heading();
+        self.count(heading.seq_max, heading.frames);
+        Ok(Some(heading))
+    }
+
+    /// Notes frames below the proven end.
+    fn count(&mut self, seq_max: u64, frames: u64) {
+        let examined = &mut *self.examined;
+        examined.seq_max = examined.seq_max.max(seq_max);
+        examined.last_seq = examined.last_seq.max(seq_max);
+        examined.proven_seq = examined.last_seq;
+        examined.frames += frames;
     }
 
     /// All of a sealed segment is proven: whatever is not a frame is damage.
     fn sealed(&mut self) -> Result<()> {
         let end = self.listed.end;
-        let mut scan = self.scan(end)?;
-        let mut reached = u64::from(self.listed.first_frame);
+        let mut reached = self.hinted(end)?.map_or(u64::from(self.listed.first_frame), |hint| hint.end);
+        self.examined.unhinted |= reached < end;
+        let mut scan = self.scan(reached, end)?;
         while let Some(found) = scan.next()? {
             reached = self.proven(&mut scan, found, end)?;
         }
@@ -193,7 +258,10 @@ impl Reading<'_> {
         let first = u64::from(self.listed.first_frame);
         let upto = self.examination.upto.map(|upto| upto.saturating_sub(self.listed.base));
         let limit = upto.unwrap_or(file_len);
-        let mut proven = upto.map_or_else(|| self.proven_end(file_len), Ok)?.max(first);
+        // All that a hint covers was synced when it was written.
+        let hint = self.hinted(limit)?;
+        let from = hint.map_or(first, |hint| hint.end);
+        let mut proven = upto.map_or_else(|| self.proven_end(from, file_len), Ok)?.max(from);
         let holds_proven = proven > first || self.header_check.is_none();
         let header_is_sound = self.header_check.is_some();
         let mut log = ActiveEnd {
@@ -202,13 +270,13 @@ impl Reading<'_> {
             header_is_sound,
             holds_proven,
             end: proven,
-            last_check: self.header_check,
+            last_check: hint.map(|hint| hint.last_check).or(self.header_check),
             ..ActiveEnd::default()
         };
-        let (mut reached, mut ended) = (first, false);
+        let (mut reached, mut ended) = (from, false);
         // Frames of a batch whose last one has not been met.
         let mut batch: Vec<FrameAt> = Vec::new();
-        let mut scan = self.scan(limit)?;
+        let mut scan = self.scan(from, limit)?;
         while let Some(found) = scan.next()? {
             match found {
                 Found::Frame(frame) if frame.offset < proven => {
@@ -251,16 +319,18 @@ impl Reading<'_> {
         }
         self.lost_to_zeros(reached, proven)?;
         if upto.is_none() {
-            log.torn_bytes = self.scan(file_len)?.last_nonzero(log.end.min(file_len))? - log.end.min(file_len);
+            log.torn_bytes = self.scan(log.end, file_len)?.last_nonzero(log.end.min(file_len))? - log.end.min(file_len);
         }
         self.examined.end = log;
         Ok(())
     }
 
-    /// The proven synced end as an offset: the highest that the page or any sound frame tells.
-    fn proven_end(&self, file_len: u64) -> Result<u64> {
+    /// The proven synced end as an offset: the highest that the page or any sound frame tells. A frame
+    /// tells no end behind itself, so those before what is proven already need not be asked.
+    fn proven_end(&self, from: u64, file_len: u64) -> Result<u64> {
         let mut proven = self.examination.page_synced;
-        let mut scan = self.scan(file_len)?;
+        let told = aligned(proven.saturating_sub(self.listed.base).min(file_len));
+        let mut scan = self.scan(told.max(from), file_len)?;
         while let Some(found) = scan.next()? {
             if let Found::Frame(frame) = found {
                 proven = proven.max(frame.head.synced_end);
@@ -279,16 +349,13 @@ impl Reading<'_> {
                 return Ok(to);
             }
         };
-        self.examined.seq_max = self.examined.seq_max.max(frame.head.seq);
-        self.examined.last_seq = self.examined.last_seq.max(frame.head.seq);
-        self.examined.proven_seq = self.examined.last_seq;
-        self.examined.frames += 1;
+        self.count(frame.head.seq, 1);
         if self.examination.payloads && !scan.payload_is_sound(&frame)? {
             let finding = self.named(frame.offset, &frame.record, true, "bad bytes: payload checksum");
             self.examined.damage.push(finding);
         }
         match Record::decode(&frame.record) {
-            Ok(record) => (self.take)(&record, location(self.listed, &frame)?),
+            Ok(record) => self.take.record(&record, location(self.listed, &frame)?),
             Err(flaw) => self.undecoded(frame.offset, flaw)?,
         }
         Ok(frame.end())

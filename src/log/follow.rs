@@ -14,6 +14,7 @@ use super::Shared;
 use super::active::Active;
 use super::changes::Changes;
 use super::examine::{self, locate};
+use super::hints;
 use super::look::look;
 use super::recovery;
 use super::segments::{FrameHead, Segment};
@@ -212,18 +213,11 @@ impl Reading {
             moves.gone.insert(locate(gone, 0, 0)?.segment);
         }
         for new in manifest.segments.iter().filter(|listed| listed.compacted && !before.contains(&listed.number)) {
-            let segment = self.open_sealed(shared, manifest, new)?;
+            let (file, segment) = self.open_sealed(shared, manifest, new)?;
             shared.add_segment(segment.clone());
-            let mut offset = u64::from(new.first_frame);
-            while offset < new.end {
-                let Ok(frame) = segment.frame_head(offset, new.end) else {
-                    offset = segment.behind_damage(offset, new.end);
-                    continue;
-                };
-                if let Ok(Record::Put(put)) = Record::decode(&frame.record) {
-                    moves.add(put.thread, put.place, locate(new.number, offset, frame.head.frame_len())?);
-                }
-                offset += frame.head.frame_len();
+            match hints::read(&shared.directory, &manifest.store, new, &*file, new.end) {
+                Some(hint) if hint.heading().end == new.end => hint.groups().for_each(|group| moves.add_group(segment.number, &group)),
+                _ => moves_of(&segment, new, &mut moves)?,
             }
         }
         moves.sort();
@@ -231,7 +225,7 @@ impl Reading {
     }
 
     /// Opens a sealed segment that a manifest lists.
-    fn open_sealed(&self, shared: &Shared, manifest: &Manifest, listed: &Listed) -> Result<Arc<Segment>> {
+    fn open_sealed(&self, shared: &Shared, manifest: &Manifest, listed: &Listed) -> Result<(Arc<dyn File>, Arc<Segment>)> {
         let path = shared.directory.file(&names::segment(listed.number));
         let file = shared.directory.open_log(listed.number, false).map_err(|error| Error::os("open", &path, error))?;
         examine::header_check(&*file, &path, manifest, listed)?;
@@ -239,7 +233,8 @@ impl Reading {
         if length < listed.end {
             return Err(Error::new(ErrorKind::Corrupt, "the segment ends before what the manifest lists").with_file(&path, Some(length)));
         }
-        Segment::new(listed, path, file, shared.options.mmap, length)
+        let segment = Segment::new(listed, path, file.clone(), shared.options.mmap, length)?;
+        Ok((file, segment))
     }
 
     /// Goes on in a segment that this process has made: its descriptor is in no doubt.
@@ -360,6 +355,22 @@ impl Reading {
         shared.replace(self, looked);
         Ok(())
     }
+}
+
+/// Notes where the checkpoints in a compacted segment stand, of which there is no hint.
+fn moves_of(segment: &Segment, listed: &Listed, moves: &mut Moves) -> Result<()> {
+    let mut offset = u64::from(listed.first_frame);
+    while offset < listed.end {
+        let Ok(frame) = segment.frame_head(offset, listed.end) else {
+            offset = segment.behind_damage(offset, listed.end);
+            continue;
+        };
+        if let Ok(Record::Put(put)) = Record::decode(&frame.record) {
+            moves.add(put.thread, put.place, locate(listed.number, offset, frame.head.frame_len())?);
+        }
+        offset += frame.head.frame_len();
+    }
+    Ok(())
 }
 
 /// Takes in a frame's record; one that is damaged costs itself alone.

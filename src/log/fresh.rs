@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::active::Active;
 use super::directory::Directory;
 use super::examine::Examined;
+use super::hints;
 use super::install::install;
 use super::leftovers::{is_complete, quarantine};
 use super::replay::Replay;
@@ -158,7 +159,10 @@ pub(crate) fn remove_retired(directory: &Directory, manifest: &mut Manifest) {
     if manifest.retired.is_empty() || !directory.contents().is_ok_and(|contents| is_complete(manifest, &contents)) {
         return;
     }
-    manifest.retired.retain(|&number| directory.remove(&names::segment(number)).is_err());
+    manifest.retired.retain(|&number| {
+        hints::remove(directory, number);
+        directory.remove(&names::segment(number)).is_err()
+    });
 }
 
 /// Opens the segment that comes to an end; who began it may have died before it got its name.

@@ -1,7 +1,7 @@
 //! Keeping house: when to compact, by whom, how fast.
 //!
-//! In the background by default: a put that finds enough dead bytes starts a worker, which compacts
-//! step by step and ends. Where that does not keep up, because processes live too short for it or
+//! In the background by default: a put that finds enough dead bytes, or a sealed segment without a hint,
+//! starts a worker, which writes hints, compacts step by step and ends. Where that does not keep up, because processes live too short for it or
 //! write too fast, a put that finds twice as much does one step itself. Who compacts holds
 //! `compact.lock`; whoever finds it taken leaves it to the other.
 
@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Shared;
+use super::hints;
 use super::locks::{self, Held};
 use super::runs::{self, Wanted};
 use crate::error::{Error, ErrorKind, Result};
@@ -34,6 +35,9 @@ pub(crate) struct Sizes {
     /// The bytes of frames in sealed segments.
     sealed: AtomicU64,
     many_small: AtomicBool,
+    /// The newest sealed segment, and that up to which all are known to have hints, by number.
+    newest_sealed: AtomicU64,
+    hinted: AtomicU64,
     /// The generation in which compacting found nothing worth it, and what was dead then.
     settled_in: AtomicU64,
     settled_dead: AtomicU64,
@@ -58,9 +62,21 @@ pub(crate) struct RightToCompact<'a> {
 }
 
 impl Sizes {
+    /// The sizes of the segments that a manifest lists; `unhinted` if some are known to lack hints.
+    pub fn new(manifest: &Manifest, usual: u64, unhinted: bool) -> Sizes {
+        let sizes = Sizes::default();
+        sizes.note(manifest, usual);
+        if !unhinted {
+            sizes.hinted.store(sizes.newest_sealed.load(Relaxed), Relaxed);
+        }
+        sizes
+    }
+
     /// Notes a newer manifest.
     pub fn note(&self, manifest: &Manifest, usual: u64) {
         let sealed = manifest.segments.iter().filter(|listed| listed.end != 0);
+        let newest = sealed.clone().filter(|listed| !listed.compacted).map(|listed| listed.number).max();
+        self.newest_sealed.store(newest.unwrap_or(0), Relaxed);
         let used = sealed.map(|listed| listed.end - u64::from(listed.first_frame));
         self.sealed.store(used.clone().sum(), Relaxed);
         self.many_small.store(runs::are_many_small(used, usual), Relaxed);
@@ -166,6 +182,20 @@ impl Shared {
         }
     }
 
+    /// Whether a segment was sealed that may have no hint yet.
+    fn lacks_hints(&self) -> bool {
+        self.sizes.newest_sealed.load(Relaxed) > self.sizes.hinted.load(Relaxed)
+    }
+
+    /// Writes the hints that sealed segments lack. Whoever else keeps house does it too.
+    fn write_hints(&self) -> Result<()> {
+        let (from, newest) = (self.sizes.hinted.load(Relaxed) + 1, self.sizes.newest_sealed.load(Relaxed));
+        self.sizes.hinted.fetch_max(newest, Relaxed);
+        let Some(_right) = self.right_to_compact_now()? else { return Ok(()) };
+        let manifest = self.follower.reading().manifest.clone();
+        hints::write_missing(&self.directory, &manifest, from, self.tail.synced())
+    }
+
     /// Compacts until there is nothing worth it, or `stop`; between two steps others have a turn at it.
     /// Whoever else is at it is left to it.
     fn keep_house(&self, stop: &AtomicBool) -> Result<()> {
@@ -233,6 +263,7 @@ impl House {
             return;
         }
         match shared.need() {
+            Need::None if shared.lacks_hints() => self.start(shared),
             Need::None => {}
             Need::Some => self.start(shared),
             Need::Much => {
@@ -251,6 +282,8 @@ impl House {
         }
         let (shared, stop) = (shared.clone(), self.stop.clone());
         let work = move || {
+            // What hints lack is made up by scanning.
+            let _ = shared.write_hints();
             if shared.keep_house(&stop).is_err() {
                 shared.settle();
             }

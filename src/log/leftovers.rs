@@ -85,6 +85,8 @@ fn holds(directory: &Directory, path: &Path) -> Result<Holding> {
 pub(crate) enum Leftover {
     /// It was never counted on.
     Remove(String),
+    /// It only saved time, if that: nobody need be told.
+    Forget(String),
     /// Nobody can say.
     SetAside(String),
 }
@@ -98,6 +100,8 @@ impl Leftover {
                 report.set_aside.push(directory.file(&name));
             }
             Leftover::SetAside(name) => report.set_aside.push(set_aside(directory, &name)?),
+            // One that cannot be removed does no harm.
+            Leftover::Forget(name) => drop(directory.remove(&name)),
         }
         Ok(())
     }
@@ -117,6 +121,9 @@ pub(crate) fn judge_unlisted(directory: &Directory, manifest: &Manifest) -> Resu
     if contents.manifest_new {
         leftovers.push(Leftover::Remove(names::MANIFEST_NEW.to_owned()));
     }
+    leftovers.extend(contents.hints_new.iter().map(|&number| Leftover::Forget(names::hint_new(number))));
+    let without_segment = contents.hints.iter().filter(|&&number| !is_listed(number));
+    leftovers.extend(without_segment.map(|&number| Leftover::Forget(names::hint(number))));
     // Under its working name a segment was never installed, or has been copied under its own.
     leftovers.extend(contents.segments_new.iter().map(|&number| Leftover::Remove(names::segment_new(number))));
     for &number in contents.segments.iter().filter(|&&number| !is_listed(number)) {

@@ -28,6 +28,8 @@ pub(crate) struct Log {
     pub reading: Reading,
     pub report: Recovery,
     pub unreadable: Option<PathBuf>,
+    /// Whether a sealed segment had to be read for want of a hint.
+    pub unhinted: bool,
 }
 
 /// Reads the log as the processes at work, or the files, show it at this moment. Changes nothing.
@@ -114,7 +116,7 @@ impl Read {
 
     fn run(examination: Examination<'_>) -> Result<Read> {
         let mut replay = Replay::default();
-        let examined = examination.run(&mut |record, at| replay.take(record, at))?;
+        let examined = examination.run_with_hints(&mut replay)?;
         Ok(Read { replay, examined, opened_at: 0 })
     }
 
@@ -152,13 +154,13 @@ impl Read {
     ) -> Result<Log> {
         let missing: Vec<&Path> = self.examined.damage.iter().filter(|it| it.offset.is_none()).map(|it| it.file.as_path()).collect();
         let segments = open_segments(directory, options, manifest.segments.iter().filter(|listed| listed.end != 0), &missing)?;
-        let Examined { frames, damage, unproven, unreadable, end, last_seq, .. } = self.examined;
+        let Examined { frames, damage, unproven, unreadable, unhinted, end, last_seq, .. } = self.examined;
         report.frames = frames + end.tail.len() as u64;
         report.torn_bytes = end.torn_bytes;
         report.damage = damage;
         report.unproven = unproven;
         let mut log = Log::new(manifest, self.replay, segments, active, report, unreadable);
-        (log.reading.opened_at, log.reading.last_seq) = (self.opened_at, last_seq);
+        (log.reading.opened_at, log.reading.last_seq, log.unhinted) = (self.opened_at, last_seq, unhinted);
         Ok(log)
     }
 }
@@ -175,7 +177,7 @@ impl Log {
     ) -> Log {
         segments.insert(active.segment.number, active.segment.clone());
         let reading = Reading { manifest: Arc::new(manifest), active, opened_at: 0, last_seq: 0 };
-        Log { threads: replay.into_threads(), segments, reading, report, unreadable }
+        Log { threads: replay.into_threads(), segments, reading, report, unreadable, unhinted: false }
     }
 
     /// An index of its threads.

@@ -18,6 +18,7 @@ mod examine;
 mod follow;
 mod fresh;
 mod group;
+mod hints;
 mod house;
 mod ids;
 mod index;
@@ -119,6 +120,8 @@ pub(crate) struct Shared {
     report: Recovery,
     unreadable: Option<PathBuf>,
     home: Home,
+    /// The segment that was active when this handle was opened: it leaves hints from there on.
+    hints_from: u64,
     /// `None` for a read-only handle.
     turn: Option<Turn>,
     _presence: Option<Presence>,
@@ -231,14 +234,13 @@ impl Shared {
     fn new(directory: Directory, options: Options, opened: recovery::Opened) -> Shared {
         let recovery::Opened { mut log, tail, writing } = opened;
         let index = log.index();
-        let Log { segments, reading, report, unreadable, .. } = log;
-        let epoch = reading.manifest.epoch;
+        let Log { segments, reading, report, unreadable, unhinted, .. } = log;
+        let (epoch, hints_from) = (reading.manifest.epoch, u64::from(reading.active.segment.number));
         let (turn, sync_lock, presence) = match writing {
             Some(writing) => (Some(Turn::new(writing.write_lock)), writing.sync_lock, Some(writing.presence)),
             None => (None, None, None),
         };
-        let sizes = Sizes::default();
-        sizes.note(&reading.manifest, options.segment_bytes);
+        let sizes = Sizes::new(&reading.manifest, options.segment_bytes, unhinted);
         Shared {
             directory,
             options,
@@ -253,6 +255,7 @@ impl Shared {
             report,
             unreadable,
             home: Home::here(),
+            hints_from,
             turn,
             _presence: presence,
         }
@@ -355,9 +358,16 @@ impl Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         // A forked child's copy touches neither page nor lock nor worker: they are the parent's.
-        if self.home.is_here() && self.buffered.load(Relaxed) > self.tail.synced() {
+        if !self.home.is_here() {
+            return;
+        }
+        if self.buffered.load(Relaxed) > self.tail.synced() {
             // A courtesy to Buffered puts; `close` is the call that answers whether it worked.
             let _ = self.sync();
+        }
+        if self.turn.is_some() && !self.tail.is_poisoned(self.epoch) {
+            // The next opener is quicker with them, and no worse off without.
+            let _ = hints::write_missing(&self.directory, &self.follower.reading().manifest, self.hints_from, self.tail.synced());
         }
     }
 }

@@ -9,9 +9,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::directory::Directory;
+use super::hints;
 use super::scan::{FrameAt, Scan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::frame::{self, Head, Place, padding};
+use crate::format::hint::{Builder, Standing};
 use crate::format::manifest::Listed;
 use crate::format::names;
 use crate::format::record::Record;
@@ -32,6 +34,7 @@ pub(crate) struct Output<'a> {
     written: u64,
     /// Where the frame being added is to end.
     frame_end: u64,
+    hint: Builder,
     /// Called behind each synced piece with its length; an error ends the writing.
     pace: &'a dyn Fn(u64) -> Result<()>,
     finished: bool,
@@ -43,7 +46,8 @@ impl<'a> Output<'a> {
         let file = directory.create_file(&names::segment_new(header.number))?;
         let (bytes, prev_check) = header.encode();
         let frame_end = u64::from(header.first_frame);
-        Ok(Output { directory, file, header, prev_check, buffer: bytes.to_vec(), written: 0, frame_end, pace, finished: false })
+        let (buffer, hint) = (bytes.to_vec(), Builder::default());
+        Ok(Output { directory, file, header, prev_check, buffer, written: 0, frame_end, hint, pace, finished: false })
     }
 
     /// How long it is so far.
@@ -51,24 +55,23 @@ impl<'a> Output<'a> {
         self.written + self.buffer.len() as u64
     }
 
-    /// Adds a frame as it stands elsewhere; answers where it begins, and whether its payload is sound.
-    pub fn copy(&mut self, frame: &FrameAt, scan: &mut Scan) -> Result<(u64, bool)> {
-        let at = self.begin(frame.head.seq, &frame.record, frame.head.payload_len, frame.head.payload_check)?;
+    /// Adds a frame as it stands elsewhere; answers whether its payload is sound.
+    pub fn copy(&mut self, frame: &FrameAt, scan: &mut Scan) -> Result<bool> {
+        self.begin(frame.head.seq, &frame.record, frame.head.payload_len, frame.head.payload_check)?;
         let sound = scan.payload_in_pieces(frame, |piece| self.payload(piece))?;
         self.end_frame()?;
-        Ok((at, sound))
+        Ok(sound)
     }
 
-    /// Adds a record without a payload; answers where it begins.
-    pub fn mark(&mut self, seq: u64, record: &Record<'_>) -> Result<u64> {
+    /// Adds a record without a payload.
+    pub fn mark(&mut self, seq: u64, record: &Record<'_>) -> Result<()> {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
-        let at = self.begin(seq, &bytes, 0, frame::payload_check(&[]))?;
-        self.end_frame()?;
-        Ok(at)
+        self.begin(seq, &bytes, 0, frame::payload_check(&[]))?;
+        self.end_frame()
     }
 
-    fn begin(&mut self, seq: u64, record: &[u8], payload_len: u32, payload_check: u32) -> Result<u64> {
+    fn begin(&mut self, seq: u64, record: &[u8], payload_len: u32, payload_check: u32) -> Result<()> {
         let offset = self.len();
         let counted_from = match self.header.kind {
             Kind::Log { base } => base,
@@ -89,12 +92,20 @@ impl<'a> Output<'a> {
         for part in [&bytes[..], record, padding(record.len())] {
             self.buffer.extend_from_slice(part);
         }
-        Ok(offset)
+        let record = Record::decode(record).map_err(|flaw| Error::new(ErrorKind::Corrupt, flaw.to_string()).with_source(flaw))?;
+        self.hint.push(&record, Standing { offset, length: head.frame_len(), check, seq });
+        Ok(())
     }
 
-    fn payload(&mut self, bytes: &[u8]) -> Result<()> {
+    fn payload(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while self.buffer.len() + bytes.len() >= PIECE_BYTES {
+            let (now, later) = bytes.split_at(PIECE_BYTES.saturating_sub(self.buffer.len()));
+            self.buffer.extend_from_slice(now);
+            self.write()?;
+            bytes = later;
+        }
         self.buffer.extend_from_slice(bytes);
-        if self.buffer.len() >= PIECE_BYTES { self.write() } else { Ok(()) }
+        Ok(())
     }
 
     /// Fills the frame up to its length; also where its payload could not be read to its end.
@@ -118,13 +129,17 @@ impl<'a> Output<'a> {
     }
 
     /// Ends the segment, whole and synced, still under its working name, and lists it as sealed with
-    /// its byte 0 at `base`.
+    /// its byte 0 at `base`. Its hint is there too, if that could be had.
     ///
     /// CRASH: under a working name that no manifest lists it is removed by the next first opener, or
     /// the next compaction.
     pub fn finish(mut self, base: u64) -> Result<Listed> {
         self.write()?;
         self.finished = true;
+        if let Some(hint) = self.hint.encode(self.header.store, self.header.number, self.header.salt) {
+            // Nothing is lost without it.
+            let _ = hints::install(self.directory, self.header.number, &hint);
+        }
         let Header { number, salt, first_frame, kind, .. } = self.header;
         Ok(Listed { number, salt, base, end: self.written, first_frame, compacted: matches!(kind, Kind::Compacted { .. }) })
     }

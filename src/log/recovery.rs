@@ -13,6 +13,7 @@ use std::time::Instant;
 use super::directory::{Contents, Directory};
 use super::examine::Examined;
 use super::fresh::{self, jump_above};
+use super::hints;
 use super::install::install;
 use super::leftovers::{judge_unlisted, no_store_is_lost, refuse_foreign};
 use super::locks::{self, Presence};
@@ -172,6 +173,7 @@ fn recover(directory: &Directory, options: &Options, write_lock: u64, contents: 
     for leftover in judge_unlisted(directory, &manifest)? {
         leftover.carry_out(directory, &mut report)?;
     }
+    read.examined.disbelieved.iter().for_each(|&number| hints::remove(directory, number));
     // 8. Go on where the log ends, or in a fresh segment.
     let tail = Tail::make(directory)?;
     tail.set_next_number(manifest.next_number);

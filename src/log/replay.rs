@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::examine;
+use super::examine::{self, Take};
 use super::ids::IdKey;
 use super::scan::FrameAt;
 use super::view::{Entry, Location, View};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::hint::{Group, Item};
 use crate::format::manifest::Manifest;
 use crate::format::record::{Put, Record};
 
@@ -35,6 +36,20 @@ fn after(current: Option<&View>, record: &Record<'_>, at: Location) -> Option<Vi
 
 fn entry(put: &Put<'_>, at: Location) -> Entry {
     Entry { place: put.place, id: IdKey::of_record(&put.id), at, state_len: put.state_len }
+}
+
+/// Most of an opening is this: with both ways in one expression it takes twice as long.
+#[inline(always)]
+fn hinted_entry(item: &Item<'_>, segment: u32) -> Entry {
+    let (place, at, state_len) = (item.place(), hinted_location(item, segment), item.state_len());
+    match item.uuid() {
+        Some(words) => Entry { place, id: IdKey::Uuid(words), at, state_len },
+        None => Entry { place, id: IdKey::of_record(&item.id()), at, state_len },
+    }
+}
+
+fn hinted_location(item: &Item<'_>, segment: u32) -> Location {
+    Location { segment, offset8: item.offset8(), length8: item.length8() }
 }
 
 /// So many puts of a thread are taken in together.
@@ -73,12 +88,47 @@ impl Reading {
         extends
     }
 
+    /// Takes a thread's next records in, if they are puts that only add to its end.
+    fn extend_by(&mut self, segment: u32, group: &Group<'_>) -> bool {
+        let mut last = self.run.last().or(self.view.head()).map_or(0, |last| last.place);
+        let extends = group.items().all(|item| item.is_put() && std::mem::replace(&mut last, item.place()) < item.place());
+        if extends {
+            self.settle();
+            self.floor = group.items().map(|item| item.floor()).fold(self.floor, u64::max);
+            // What is trimmed by the end of them need not be made.
+            let trimmed = group.items().take_while(|item| item.place() < self.floor).count();
+            let entry = |at: usize| hinted_entry(&group.item(trimmed + at), segment);
+            self.view = self.view.put_run(group.len() - trimmed, entry, self.floor);
+        }
+        extends
+    }
+
     fn settle(&mut self) {
         if !self.run.is_empty() {
-            self.view = self.view.put_run(std::mem::take(&mut self.run), self.floor);
+            self.view = self.view.put_run(self.run.len(), |at| self.run[at].clone(), self.floor);
+            self.run.clear();
         }
         if !self.deleted.is_empty() {
             self.view = self.view.without_all(&std::mem::take(&mut self.deleted));
+        }
+    }
+}
+
+impl Take for Replay {
+    fn record(&mut self, record: &Record<'_>, at: Location) {
+        self.take(record, at);
+    }
+
+    fn group(&mut self, segment: u32, group: &Group<'_>) {
+        if !self.threads.contains_key(group.thread) {
+            let thread: Arc<str> = group.thread.into();
+            self.threads.insert(thread.clone(), Reading::new(View::empty(thread)));
+        }
+        if self.threads.get_mut(group.thread).is_some_and(|reading| reading.extend_by(segment, group)) {
+            return;
+        }
+        for item in group.items() {
+            self.take(&item.record(group.thread), hinted_location(&item, segment));
         }
     }
 }

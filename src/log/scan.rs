@@ -14,6 +14,10 @@ use crate::fs::File;
 
 /// How much is read at a time.
 const WINDOW_BYTES: u64 = 1024 * 1024;
+/// How much is read of a frame behind a payload that was passed over: most records are shorter.
+const AHEAD_BYTES: u64 = 1024;
+/// A payload so long is passed over; shorter ones are read along, for a call costs as much.
+const PASSED_BYTES: u64 = 8192;
 /// The unit in which an unreadable stretch is passed over.
 const SECTOR_BYTES: usize = 4096;
 
@@ -66,7 +70,7 @@ impl Scan {
     /// Scans the frames between two offsets; `limit` is cut to the file's length.
     pub fn new(file: Arc<dyn File>, path: &Path, salt: u64, base: u64, start: u64, limit: u64) -> Result<Scan> {
         let length = file.len().map_err(|error| Error::os("read", path, error))?;
-        let window = Window { file, path: path.to_owned(), length, start: 0, bytes: Vec::new() };
+        let window = Window { file, path: path.to_owned(), length, start: 0, bytes: Vec::new(), asked: 0 };
         Ok(Scan { window, salt, base, at: start, limit: limit.min(length) })
     }
 
@@ -231,14 +235,19 @@ struct Window {
     length: u64,
     start: u64,
     bytes: Vec<u8>,
+    /// Where what was last asked for ended.
+    asked: u64,
 }
 
 impl Window {
-    /// The bytes at `offset`, fewer only at the end of the file.
+    /// The bytes at `offset`, fewer only at the end of the file. For whoever reads on a whole window is
+    /// filled; who has passed something over may do so again.
     fn read(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
         let end = offset + length as u64;
+        let passed = !self.bytes.is_empty() && offset >= self.asked + PASSED_BYTES;
+        self.asked = end;
         if offset < self.start || end > self.start + self.bytes.len() as u64 {
-            self.fill(offset, (length as u64).max(WINDOW_BYTES) as usize)?;
+            self.fill(offset, (length as u64).max(if passed { AHEAD_BYTES } else { WINDOW_BYTES }) as usize)?;
         }
         let from = ((offset - self.start) as usize).min(self.bytes.len());
         let to = (from + length).min(self.bytes.len());

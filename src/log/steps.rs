@@ -69,6 +69,24 @@ impl Steps {
         next.without_first(dropped)
     }
 
+    /// With `count` more entries at the end, each made in its place.
+    pub fn extended(&self, count: usize, entry: impl Fn(usize) -> Entry) -> Steps {
+        let one_array = self.old.is_empty() && self.recent.is_empty();
+        let (held, total) = (self.last.len(), self.last.len() + count);
+        let chunk = |from: usize, to: usize| -> Chunk {
+            // A range's length is known, so the chunk is filled without a copy.
+            (from..to).map(|at| if at < held { self.last[at].clone() } else { entry(at - held) }).collect()
+        };
+        if one_array && total <= EXACT {
+            return Steps { last: chunk(0, total), ..Steps::default() };
+        }
+        let full = total.saturating_sub(1) / CHUNK * CHUNK;
+        let mut chunks = Vec::with_capacity(self.old.len() + self.recent.len() + full / CHUNK);
+        chunks.extend(self.old.iter().chain(&*self.recent).cloned());
+        chunks.extend((0..full).step_by(CHUNK).map(|from| chunk(from, from + CHUNK)));
+        Steps { skip: self.skip, old: Arc::new(chunks), recent: Arc::default(), last: chunk(full, total) }
+    }
+
     /// Without the first `dropped` entries.
     pub fn without_first(mut self, dropped: usize) -> Steps {
         if self.len() - dropped <= EXACT {

@@ -5,10 +5,11 @@
 //! live store make their views here alike, which is why the live index equals the rebuilt one.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::ids::{IdKey, IdTable};
 use super::steps::Steps;
+use crate::format::hint::Group;
 
 /// Where a frame stands: segment, offset and length, the latter two in units of 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +70,16 @@ impl Moves {
         }
     }
 
+    /// Notes where all that a compacted segment's hint has of a thread stands now.
+    pub fn add_group(&mut self, segment: u32, group: &Group<'_>) {
+        let puts = group.items().filter(|item| item.is_put());
+        let to = puts.map(|item| (item.place(), Location { segment, offset8: item.offset8(), length8: item.length8() }));
+        match self.to.get_mut(group.thread) {
+            Some(places) => places.extend(to),
+            None => drop(self.to.insert(group.thread.into(), to.collect())),
+        }
+    }
+
     /// To be called once all are noted.
     pub fn sort(&mut self) {
         self.to.values_mut().for_each(|places| places.sort_unstable_by_key(|(place, _)| *place));
@@ -112,8 +123,9 @@ pub(crate) type Keep = Option<Option<u64>>;
 pub(crate) struct View {
     thread: Arc<str>,
     steps: Steps,
-    /// Finds long threads' checkpoints by id; counted from the entry numbered `first` on.
-    ids: Option<Arc<IdTable>>,
+    /// Finds long threads' checkpoints by id; counted from the entry numbered `first` on. Made when
+    /// it is first asked for, and shared with the views that come after.
+    ids: OnceLock<Arc<IdTable>>,
     first: u32,
     floor: u64,
     keep: Keep,
@@ -124,7 +136,7 @@ pub(crate) struct View {
 impl View {
     /// A thread without checkpoints, as it is before its first put.
     pub fn empty(thread: Arc<str>) -> View {
-        View { thread, steps: Steps::default(), ids: None, first: 0, floor: 0, keep: None, state_bytes: 0, frame_bytes: 0 }
+        View { thread, steps: Steps::default(), ids: OnceLock::new(), first: 0, floor: 0, keep: None, state_bytes: 0, frame_bytes: 0 }
     }
 
     /// The thread's id.
@@ -169,13 +181,21 @@ impl View {
 
     /// Where the checkpoint of that id stands.
     pub fn find(&self, id: &IdKey) -> Option<usize> {
-        match &self.ids {
-            Some(table) => table.find(id, |number| {
-                let index = number.wrapping_sub(self.first) as usize;
-                self.entry(index).filter(|entry| entry.id == *id).map(|_| index)
-            }),
-            None => (0..self.len()).rev().find(|&index| self.entry(index).is_some_and(|entry| entry.id == *id)),
+        if self.len() <= IdTable::WORTH_IT {
+            return (0..self.len()).rev().find(|&index| self.entry(index).is_some_and(|entry| entry.id == *id));
         }
+        self.ids.get_or_init(|| self.table()).find(id, |number| {
+            let index = number.wrapping_sub(self.first) as usize;
+            self.entry(index).filter(|entry| entry.id == *id).map(|_| index)
+        })
+    }
+
+    fn table(&self) -> Arc<IdTable> {
+        let table = IdTable::for_entries(self.len());
+        for (number, entry) in self.entries().enumerate() {
+            table.add(&entry.id, self.first.wrapping_add(number as u32));
+        }
+        Arc::new(table)
     }
 
     /// Whether a checkpoint that stood at a place was deleted, and not only trimmed.
@@ -238,19 +258,20 @@ impl View {
         next.trimmed()
     }
 
-    /// After a run of puts at ascending places above all that it has: what one put after the other
-    /// would give, copied once. For replay, where nobody looks in between.
-    pub fn put_run(&self, run: Vec<Entry>, floor: u64) -> View {
-        let floor = self.floor.max(floor);
-        let mut next = View { floor, keep: self.keep, ..View::empty(self.thread.clone()) };
-        next.steps = self.entries().cloned().chain(run).filter(|entry| entry.place >= floor).collect();
-        for index in 0..next.len() {
-            if let Some(entry) = next.entry(index).cloned() {
-                next.count(&entry, true);
+    /// After `count` puts at ascending places above all that it has: what one put after the other would
+    /// give. For replay, where nobody looks in between.
+    pub fn put_run(&self, count: usize, entry: impl Fn(usize) -> Entry, floor: u64) -> View {
+        let mut next = self.clone();
+        next.floor = next.floor.max(floor);
+        next.steps = self.steps.extended(count, entry);
+        for index in self.len()..next.len() {
+            if let Some(Entry { at, state_len, .. }) = next.steps.get(index) {
+                next.state_bytes += u64::from(*state_len);
+                next.frame_bytes += at.length();
             }
         }
         next.index_anew();
-        next
+        next.trimmed()
     }
 
     /// After the checkpoint at a place was deleted.
@@ -358,14 +379,10 @@ impl View {
         }
     }
 
-    /// Notes the newest entry's id, where the thread is long enough to need a table.
+    /// Notes the newest entry's id, where there is a table.
     fn index_last(&mut self) {
-        if self.len() <= IdTable::WORTH_IT {
-            self.ids = None;
-            return;
-        }
         let number = self.first.wrapping_add(self.len() as u32 - 1);
-        let noted = match (&self.ids, self.head()) {
+        let noted = match (self.ids.get(), self.head()) {
             (Some(table), Some(head)) => table.add(&head.id, number),
             _ => false,
         };
@@ -374,15 +391,9 @@ impl View {
         }
     }
 
+    /// Counts entries from 0 again; the table is made when it is next asked for.
     fn index_anew(&mut self) {
-        self.first = 0;
-        self.ids = (self.len() > IdTable::WORTH_IT).then(|| {
-            let table = IdTable::for_entries(self.len());
-            for (number, entry) in self.entries().enumerate() {
-                table.add(&entry.id, number as u32);
-            }
-            Arc::new(table)
-        });
+        (self.first, self.ids) = (0, OnceLock::new());
     }
 }
 
@@ -402,9 +413,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn entry(place: u64) -> Entry {
-        let mut id = [0; 16];
-        id[8..].copy_from_slice(&place.to_be_bytes());
-        Entry { place, id: IdKey::Uuid(id), at: Location { segment: 1, offset8: place as u32, length8: 2 }, state_len: 3 }
+        Entry { place, id: IdKey::Uuid([0, place]), at: Location { segment: 1, offset8: place as u32, length8: 2 }, state_len: 3 }
     }
 
     /// The same thread as a plain list.
@@ -467,7 +476,7 @@ mod tests {
                 floor = one_by_one.floor_keeping(keep, Some(place));
                 one_by_one = one_by_one.put(entry(place), floor);
             }
-            let at_once = start.put_run((before + 1..=before + run).map(entry).collect(), floor);
+            let at_once = start.put_run(run as usize, |at| entry(before + 1 + at as u64), floor);
             prop_assert_eq!(&at_once, &one_by_one);
             prop_assert!(at_once.entries().all(|entry| at_once.find(&entry.id) == one_by_one.find(&entry.id)));
         }

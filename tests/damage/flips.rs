@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use taffrail::{Checkpointer, Durability, ErrorKind, PutOptions, Store, TypeTag};
 
 use crate::allocations;
-use crate::scratch::{Expected, Scratch, frames, segments, state};
+use crate::scratch::{Expected, Scratch, frames, hints, remove_hints, segments, state};
 
 /// A small store of two segments: the older sealed by a batch in a segment of its own.
 fn small_store(dir: &Path, durability: Durability) -> Expected {
@@ -63,6 +63,46 @@ fn a_flipped_bit_in_a_segment_is_never_believed_and_always_found() {
         fs::write(copy.join(segment.file_name().unwrap()), &bytes).unwrap();
     }
     allocations::stayed_small();
+}
+
+#[test]
+fn without_hints_an_opening_tells_of_the_damage_by_itself() {
+    let scratch = Scratch::new();
+    let whole = scratch.path("whole");
+    let expected = small_store(&whole, Durability::Sync);
+    assert!(!hints(&whole).is_empty());
+    remove_hints(&whole);
+    let copy = scratch.copy(&whole, "flipped");
+    for segment in segments(&whole) {
+        let bytes = fs::read(&segment).unwrap();
+        for at in frames(&bytes).iter().flat_map(|frame| (frame.start..frame.start + 160).step_by(7)) {
+            let path = flip(&copy, &segment, &bytes, at * 8 + at % 8);
+            let context = format!("{} byte {at}", path.file_name().unwrap().display());
+            let store = Store::options().read_only(true).mmap(false).open(&copy).unwrap_or_else(|error| panic!("{context}: {error}"));
+            expected.is_told_truly_by(&store, &context);
+            // Payloads are looked at when they are read.
+            let told = store.recovery().damage.iter().any(|finding| finding.file == path);
+            assert!(told || store.verify().unwrap()[0].what.contains("payload"), "{context}: {:?}", store.recovery());
+        }
+        fs::write(copy.join(segment.file_name().unwrap()), &bytes).unwrap();
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_hint_file_loses_nothing() {
+    let scratch = Scratch::new();
+    let whole = scratch.path("whole");
+    let expected = small_store(&whole, Durability::Sync);
+    for hint in hints(&whole) {
+        let bytes = fs::read(&hint).unwrap();
+        for bit in (0..bytes.len() * 8).step_by(3) {
+            flip(&whole, &hint, &bytes, bit);
+            let store = Store::options().read_only(true).open(&whole).unwrap();
+            expected.is_all_of(&store, &format!("bit {bit}"));
+            assert!(store.recovery().damage.is_empty() && store.verify().unwrap().is_empty(), "bit {bit}");
+        }
+        fs::write(&hint, bytes).unwrap();
+    }
 }
 
 #[test]

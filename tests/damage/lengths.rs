@@ -6,7 +6,7 @@ use std::path::Path;
 use taffrail::{Checkpointer, PutOptions, Store, TypeTag};
 
 use crate::allocations;
-use crate::scratch::{Expected, Scratch, frames, history, segments, state, twenty_puts};
+use crate::scratch::{Expected, Scratch, frames, history, remove_hints, segments, state, twenty_puts};
 
 /// Opens a copy whose newest segment was changed, for reading and for writing, and judges both.
 fn judged(scratch: &Scratch, whole: &Path, expected: &Expected, context: &str, change: impl Fn(&mut Vec<u8>)) -> usize {
@@ -138,6 +138,7 @@ fn a_damaged_record_is_passed_over_by_its_length_whatever_the_state_holds() {
         store.put_bytes(thread, TypeTag::BYTES, &state, PutOptions::default()).unwrap();
     }
     store.close().unwrap();
+    remove_hints(&whole);
     let bytes = fs::read(segments(&whole).pop().unwrap()).unwrap();
     let frame = frames(&bytes)[1].clone();
     // One byte of its record, and one of its head: the scan has to look through the state for that.

@@ -75,10 +75,10 @@ fn each_file_replaced_by_what_it_should_not_be() {
     store_and_older_copy(&other, &scratch.path("unused"), &scratch);
     let noise = state("n", 3, 4096);
     let names: Vec<_> = fs::read_dir(&whole).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names.len(), 8, "a manifest, a page, three segments and three locks: {names:?}");
+    assert_eq!(names.len(), 10, "a manifest, a page, three segments, the hints of two and three locks: {names:?}");
     for name in names {
         let own = fs::read(whole.join(&name)).unwrap();
-        let is_lock = name.to_str().unwrap().ends_with(".lock");
+        let [is_lock, is_hint] = [".lock", ".hint"].map(|kind| name.to_str().unwrap().ends_with(kind));
         assert_eq!(own.is_empty(), is_lock, "{}: a lock file holds nothing, all others do", name.display());
         let active = segments(&whole).last().unwrap().file_name().unwrap() == name;
         let mut contents: Vec<(&str, Option<Vec<u8>>)> = vec![
@@ -104,7 +104,7 @@ fn each_file_replaced_by_what_it_should_not_be() {
             }
             let failed = judge(&copy, &expected, &context);
             let is_segment = name.to_str().unwrap().ends_with(".seg");
-            if is_lock || name == "tail" || is_segment && !(active && what == "nothing") {
+            if is_lock || is_hint || name == "tail" || is_segment && !(active && what == "nothing") {
                 assert_eq!(failed, [None, None], "{context}");
             } else if what != "an older self" {
                 assert!(failed[1].is_some(), "{context}: opened as if nothing were");
@@ -115,7 +115,7 @@ fn each_file_replaced_by_what_it_should_not_be() {
         fs::create_dir(copy.join(&name)).unwrap();
         let failed = judge(&copy, &expected, &format!("{} replaced by a folder", name.display()));
         // flock works on a folder as well as on a file.
-        assert!(!is_lock || failed == [None, None], "{} replaced by a folder: {failed:?}", name.display());
+        assert!(!(is_lock || is_hint) || failed == [None, None], "{} replaced by a folder: {failed:?}", name.display());
     }
     allocations::stayed_small();
 }

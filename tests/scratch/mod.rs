@@ -70,6 +70,16 @@ pub fn segments(dir: &Path) -> Vec<PathBuf> {
     paths
 }
 
+/// Removes the hint files, so that an opening reads the segments themselves.
+pub fn remove_hints(dir: &Path) {
+    hints(dir).iter().for_each(|path| fs::remove_file(path).unwrap());
+}
+
+/// The hint files, oldest first.
+pub fn hints(dir: &Path) -> Vec<PathBuf> {
+    segments(dir).into_iter().map(|path| path.with_extension("hint")).filter(|path| path.exists()).collect()
+}
+
 /// All that can be seen of a directory from outside: names, lengths, times, contents.
 pub fn snapshot(dir: &Path) -> BTreeMap<PathBuf, (u64, std::time::SystemTime, Vec<u8>)> {
     let mut seen = BTreeMap::new();

@@ -15,7 +15,7 @@ use crate::query::HistoryQuery;
 fn a_small_threads_read_does_not_grow_with_a_big_one() {
     let scratch = Scratch::new();
     let layer = Failing::default();
-    let mut options = Store::options().mmap(false).max_history(None).durability(Durability::Buffered);
+    let mut options = Store::options().auto_compaction(false).mmap(false).max_history(None).durability(Durability::Buffered);
     options.fs = Arc::new(layer.clone());
     let store = options.open(scratch.dir()).unwrap();
     let put = |thread: &str, length: usize| drop(store.put_bytes(thread, TypeTag::BYTES, &vec![7; length], PutOptions::default()).unwrap());

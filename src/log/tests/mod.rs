@@ -7,6 +7,7 @@ mod compaction;
 mod cost;
 mod failing;
 mod faults;
+mod hints;
 mod interrupted;
 mod media;
 mod mended;

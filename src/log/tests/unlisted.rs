@@ -54,7 +54,7 @@ fn compact(dir: &Path, number: u64, first: u64, last: u64) -> PathBuf {
     for (piece, salted) in found.iter().zip(salted).filter(|(piece, _)| (first..=last).contains(&piece.number)) {
         let mut scan = piece.scan(&salted.unwrap(), u64::MAX).unwrap();
         while let Some(Found::Frame(frame)) = scan.next().unwrap() {
-            assert!(compacted.copy(&frame, &mut scan).unwrap().1);
+            assert!(compacted.copy(&frame, &mut scan).unwrap());
         }
     }
     compacted.finish(0).unwrap();

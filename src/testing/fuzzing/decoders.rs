@@ -4,6 +4,7 @@
 //! without that a fuzzer would never get behind it.
 
 use crate::format::frame::{self, HEAD_BYTES, Head, Place};
+use crate::format::hint::{self, Builder, Heading, Hint};
 use crate::format::manifest::{self, Manifest};
 use crate::format::names::{self as file_names, Name};
 use crate::format::record::Record;
@@ -44,6 +45,24 @@ pub fn segment(data: &[u8]) -> bool {
     true
 }
 
+/// A hint file.
+pub fn hint(data: &[u8]) -> bool {
+    let bytes = repaired(data, hint::repair);
+    let Ok(hint) = Hint::decode(bytes.clone()) else { return false };
+    let Heading { store, number, salt, end, frames, .. } = *hint.heading();
+    let mut items = 0;
+    for group in hint.groups() {
+        for item in group.items() {
+            assert!(!group.thread.is_empty() && item.record(group.thread).thread() == group.thread);
+            assert!((u64::from(item.offset8()) + u64::from(item.length8())) * 8 <= end, "a frame behind what is covered");
+            items += 1;
+        }
+    }
+    assert_eq!(items, frames);
+    assert_eq!(Builder::after(&hint).encode(store, number, salt), Some(bytes), "the hint came back with other bytes");
+    true
+}
+
 /// The manifest.
 pub fn manifest(data: &[u8]) -> bool {
     let bytes = repaired(data, manifest::repair);
@@ -59,7 +78,8 @@ pub fn names(data: &[u8]) -> bool {
     let built = match name {
         Name::Segment(number) => file_names::segment(number),
         Name::SegmentNew(number) => file_names::segment_new(number),
-        Name::Hint(number) => format!("{number:016x}.hint"),
+        Name::Hint(number) => file_names::hint(number),
+        Name::HintNew(number) => file_names::hint_new(number),
         Name::Manifest => file_names::MANIFEST.to_owned(),
         Name::ManifestNew => file_names::MANIFEST_NEW.to_owned(),
         Name::Tail => file_names::TAIL.to_owned(),

@@ -10,7 +10,7 @@ mod operations;
 mod seeds;
 mod texts;
 
-pub use decoders::{frame, manifest, names, record, segment};
+pub use decoders::{frame, hint, manifest, names, record, segment};
 pub use operations::operations;
 pub use seeds::seeds;
 pub use texts::{glob, json, metadata};
@@ -19,10 +19,11 @@ pub use texts::{glob, json, metadata};
 pub type Property = fn(&[u8]) -> bool;
 
 /// Every target by the name of its folder and its fuzz target.
-pub const TARGETS: [(&str, Property); 9] = [
+pub const TARGETS: [(&str, Property); 10] = [
     ("frame", frame),
     ("record", record),
     ("segment", segment),
+    ("hint", hint),
     ("manifest", manifest),
     ("names", names),
     ("json", json),

@@ -2,6 +2,7 @@
 
 use super::decoders::PLACE;
 use crate::format::frame::{Head, payload_check};
+use crate::format::hint::{Builder, Standing};
 use crate::format::manifest::{Listed, Manifest};
 use crate::format::names;
 use crate::format::record::{Id, Put, Record};
@@ -13,10 +14,11 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "frame" => records().iter().flat_map(|record| [frame(record, b""), frame(record, b"{\"step\":1}")]).collect(),
         "record" => records(),
         "segment" => [Kind::Log { base: 4096 }, Kind::Compacted { first: 3, last: 9 }].map(segment).into(),
+        "hint" => [1, 14].map(hint).into(),
         "manifest" => [1, 3].map(manifest).into(),
         "names" => {
             let fixed = [names::MANIFEST, names::MANIFEST_NEW, names::TAIL, names::QUARANTINE, "write.lock", "00000000000000ff.hint"];
-            let built = [names::segment(0x1f), names::segment_new(u64::MAX)];
+            let built = [names::segment(0x1f), names::segment_new(u64::MAX), names::hint_new(7)];
             fixed.map(str::to_owned).into_iter().chain(built).map(String::into_bytes).collect()
         }
         "json" => texts(&[" [1, -0.0, 1e400]\n", r#"{"a":"\ud83d\u0000é","a":[null,true]}"#, "\"[[{\\\"\""]),
@@ -75,6 +77,17 @@ fn frame(record: &[u8], payload: &[u8]) -> Vec<u8> {
 fn segment(kind: Kind) -> Vec<u8> {
     let header = Header { store: [9; 16], number: 12, salt: 77, kind, first_frame: 72 };
     [&[1], &header.encode().0[..]].concat()
+}
+
+/// A hint of so many records, again and again the same seven.
+fn hint(count: usize) -> Vec<u8> {
+    let mut builder = Builder::default();
+    for (at, record) in records().iter().cycle().take(count).enumerate() {
+        if let Ok(record) = Record::decode(record) {
+            builder.push(&record, Standing { offset: 72 + 128 * at as u64, length: 128, check: at as u32, seq: at as u64 });
+        }
+    }
+    [vec![1], builder.encode([1; 16], 3, 9).unwrap_or_default()].concat()
 }
 
 fn manifest(segments: u64) -> Vec<u8> {

@@ -168,7 +168,8 @@ fn run() -> Outcome<()> {
         gets::history(&settings, dir, &mut summary)?;
     }
     if settings.wants("opens") {
-        opens::open(&settings, dir)?;
+        opens::open(&settings, dir, 1000, 1 << 10, &mut summary)?;
+        opens::open(&settings, dir, 200, 64 << 10, &mut summary)?;
     }
     if settings.wants("index") && !settings.peers {
         opens::index(dir, &mut summary)?;

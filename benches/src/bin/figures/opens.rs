@@ -1,6 +1,7 @@
-//! Opening a store of 100,000 checkpoints, and what its index costs in memory.
+//! Opening a store of many checkpoints, and what its index costs in memory.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use taffrail_benches::load::{self, thread_name};
@@ -12,33 +13,92 @@ use crate::{Settings, heap};
 
 const THREADS: usize = 1000;
 const DEPTH: usize = 100;
-const STATE_BYTES: usize = 1 << 10;
 
-/// Open and first get, the files in the cache.
-pub fn open(settings: &Settings, parent: &Path) -> Outcome<()> {
-    let scratch = tempfile::tempdir_in(parent)?;
-    let kinds = settings.kinds(&[Kind::Ours, Kind::Tuned, Kind::Lmdb]);
-    let mut millis: Vec<Vec<f64>> = vec![Vec::new(); kinds.len()];
-    let dirs = kinds.iter().map(|kind| Ok(scratch.path().join(kind.name()))).collect::<Outcome<Vec<_>>>()?;
-    for (kind, dir) in kinds.iter().zip(&dirs) {
-        std::fs::create_dir(dir)?;
-        load::fill(&*kind.open(dir, Durability::Buffered)?, THREADS, DEPTH, STATE_BYTES)?;
+/// What is done to a store's hint files before it is opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hints {
+    /// They are as closing left them.
+    Kept,
+    /// The newest is gone: as who is killed leaves it, the segment appended to has none.
+    Killed,
+    /// All are gone.
+    Gone,
+}
+
+/// A store that is opened again and again.
+struct Opened {
+    name: &'static str,
+    kind: Kind,
+    dir: PathBuf,
+    hints: Hints,
+    millis: Vec<f64>,
+}
+
+impl Opened {
+    /// Opens it once and gets a thread's newest; `left` are the hints that closing left, in order.
+    fn round(&mut self, round: usize, left: &[(PathBuf, Vec<u8>)]) -> Outcome<()> {
+        let kept = match self.hints {
+            Hints::Kept => left.len(),
+            Hints::Killed => left.len() - 1,
+            Hints::Gone => 0,
+        };
+        for (at, (path, bytes)) in left.iter().enumerate() {
+            if at < kept { fs::write(path, bytes)? } else { fs::remove_file(path)? }
+        }
+        let start = Instant::now();
+        let place = self.kind.open(&self.dir, Durability::Sync)?;
+        let mut worker = place.worker()?;
+        std::hint::black_box(worker.get(&thread_name(round))?);
+        self.millis.push(start.elapsed().as_secs_f64() * 1e3);
+        drop((worker, place));
+        left.iter().try_for_each(|(path, bytes)| Ok(fs::write(path, bytes)?))
     }
-    for round in 0..settings.rounds() {
-        for ((kind, dir), millis) in kinds.iter().zip(&dirs).zip(&mut millis) {
-            let start = Instant::now();
-            let place = kind.open(dir, Durability::Sync)?;
-            let mut worker = place.worker()?;
-            std::hint::black_box(worker.get(&thread_name(round))?);
-            millis.push(start.elapsed().as_secs_f64() * 1e3);
+}
+
+fn hint_files(dir: &Path) -> Outcome<Vec<(PathBuf, Vec<u8>)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(dir.join("store"))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|kind| kind == "hint") {
+            found.push((path.clone(), fs::read(path)?));
         }
     }
-    let rows: Vec<Vec<String>> = kinds
-        .iter()
-        .zip(&millis)
-        .map(|(kind, millis)| vec![kind.name().to_owned(), figure(table::median(millis.iter().copied())), figure(millis[0])])
-        .collect();
-    table::print("open and first get, 100,000 checkpoints of 1 KiB", &["store", "ms", "the first time, ms"], &rows);
+    found.sort();
+    Ok(found)
+}
+
+/// Open and first get, the files in the cache.
+pub fn open(settings: &Settings, parent: &Path, threads: usize, bytes: usize, summary: &mut Summary) -> Outcome<()> {
+    let scratch = tempfile::tempdir_in(parent)?;
+    let kinds = settings.kinds(&[Kind::Ours, Kind::Tuned, Kind::Lmdb]);
+    let (mut opened, mut left) = (Vec::new(), Vec::new());
+    for kind in kinds {
+        let dir = scratch.path().join(kind.name());
+        fs::create_dir(&dir)?;
+        load::fill(&*kind.open(&dir, Durability::Buffered)?, threads, DEPTH, bytes)?;
+        let one = |name, hints| Opened { name, kind, dir: dir.clone(), hints, millis: Vec::new() };
+        match kind {
+            Kind::Ours => {
+                left = hint_files(&dir)?;
+                opened.push(one("taffrail", Hints::Kept));
+                opened.push(one("taffrail, killed", Hints::Killed));
+                opened.push(one("taffrail, no hints", Hints::Gone));
+            }
+            _ => opened.push(one(kind.name(), Hints::Kept)),
+        }
+    }
+    for round in 0..settings.rounds() {
+        for one in &mut opened {
+            one.round(round, if one.kind == Kind::Ours { &left } else { &[] })?;
+        }
+    }
+    let row = |one: &Opened| vec![one.name.to_owned(), figure(table::median(one.millis.iter().copied())), figure(one.millis[0])];
+    let title = format!("open and first get, {} checkpoints of {} KiB", threads * DEPTH, bytes >> 10);
+    table::print(&title, &["store", "ms", "the first time, ms"], &opened.iter().map(row).collect::<Vec<_>>());
+    // What is promised is promised of states of 1 KiB; larger ones are to cost no more for each.
+    for (one, limit) in opened.iter().zip([5.0, 30.0]).filter(|(one, _)| one.kind == Kind::Ours && bytes == 1 << 10) {
+        summary.add(format!("open, ms: {}", one.name), table::median(one.millis.iter().copied()), Wanted::AtMost(limit), &title);
+    }
     Ok(())
 }
 

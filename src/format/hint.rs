@@ -1,0 +1,423 @@
+//! The hint file: every record of a segment up to an offset, grouped by thread.
+//!
+//! Disposable: it says nothing that the segment does not, and whatever is wrong with it costs only
+//! the time to read the segment instead. A thread's records stand together and in the log's order, so
+//! that its view is built from one slice. Which segment it is about, and whether that segment is
+//! still the one, is for the reader to compare.
+//!
+//! `heading (112) | groups (12 each) | items (48 each) | thread ids | texts`; layout in DESIGN.md, "Hint file".
+
+mod builder;
+
+pub(crate) use builder::{Builder, Standing};
+
+use super::record::{Id, Put, Record};
+use super::{Flaw, VERSION, check_around, field, u16_at, u32_at, u64_at};
+
+/// The size of a heading.
+pub(crate) const HEADING_BYTES: usize = 112;
+const MAGIC: [u8; 8] = *b"TAFFHNT\0";
+const CHECK_AT: usize = 12;
+const GROUP_BYTES: usize = 12;
+const ITEM_BYTES: usize = 48;
+
+const KIND_PUT: u8 = 1;
+const KIND_DELETE_THREAD: u8 = 2;
+const KIND_DELETE_CHECKPOINT: u8 = 3;
+const KIND_TRIM: u8 = 4;
+const KIND_KEEP: u8 = 6;
+
+/// The longest hint of a segment of that length: no record takes up twice its frame's length here.
+pub(crate) fn bytes_max(segment_len: u64) -> u64 {
+    segment_len.saturating_mul(2).saturating_add(HEADING_BYTES as u64)
+}
+
+/// What a hint is about and how far it goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Heading {
+    /// The store.
+    pub store: [u8; 16],
+    /// The segment's number.
+    pub number: u64,
+    /// The salt of its frames' checksums.
+    pub salt: u64,
+    /// The offset at which what is covered ends.
+    pub end: u64,
+    /// Where the last frame that is covered begins.
+    pub last_frame: u64,
+    /// How many frames are covered.
+    pub frames: u64,
+    /// The highest sequence number among them.
+    pub seq_max: u64,
+    /// The last frame's head checksum, to which the next frame chains.
+    pub last_check: u32,
+}
+
+impl Heading {
+    /// What a file's first bytes say of it, without a look at its checksum: for who decides whether
+    /// another one is worth making. Errors: `Torn`, `Corrupt`.
+    pub fn peek(bytes: &[u8]) -> Result<Heading, Flaw> {
+        let short = Flaw::Torn("hint heading");
+        let bytes = bytes.get(..HEADING_BYTES).ok_or(short)?;
+        if bytes[0..8] != MAGIC {
+            return Err(Flaw::Corrupt("hint magic"));
+        }
+        Ok(Heading {
+            store: field(bytes, 16).ok_or(short)?,
+            number: u64_at(bytes, 32).ok_or(short)?,
+            salt: u64_at(bytes, 40).ok_or(short)?,
+            end: u64_at(bytes, 48).ok_or(short)?,
+            last_frame: u64_at(bytes, 56).ok_or(short)?,
+            frames: u64_at(bytes, 64).ok_or(short)?,
+            seq_max: u64_at(bytes, 72).ok_or(short)?,
+            last_check: u32_at(bytes, 96).ok_or(short)?,
+        })
+    }
+}
+
+/// A hint file whose checksum, lengths and items are all as they should be.
+pub(crate) struct Hint {
+    heading: Heading,
+    bytes: Vec<u8>,
+    /// Where the items, the thread ids and the texts begin.
+    areas: [usize; 3],
+}
+
+impl Hint {
+    /// Decodes a whole file. Errors: `Torn`, `Corrupt`, `Unknown`.
+    pub fn decode(bytes: Vec<u8>) -> Result<Hint, Flaw> {
+        let heading = Heading::peek(&bytes)?;
+        let (areas, length) = areas(&bytes, &heading).ok_or(Flaw::Corrupt("hint lengths"))?;
+        if bytes.len() < length {
+            return Err(Flaw::Torn("hint"));
+        }
+        if bytes.len() > length || u32_at(&bytes, CHECK_AT) != Some(check_around(&bytes, CHECK_AT)) {
+            return Err(Flaw::Corrupt("hint checksum"));
+        }
+        if u16_at(&bytes, 8) != Some(VERSION) || bytes[10..12] != [0; 2] {
+            return Err(Flaw::Unknown("hint version"));
+        }
+        let hint = Hint { heading, bytes, areas };
+        if hint.is_sound() { Ok(hint) } else { Err(Flaw::Corrupt("hint items")) }
+    }
+
+    /// What it is about.
+    pub fn heading(&self) -> &Heading {
+        &self.heading
+    }
+
+    /// The threads in the order of their ids, each with its records in the log's order.
+    pub fn groups(&self) -> impl Iterator<Item = Group<'_>> {
+        let [items, threads, texts] = self.areas;
+        let mut items = self.bytes[items..threads].as_chunks().0;
+        let (mut threads, mut texts) = (&self.bytes[threads..texts], &self.bytes[texts..]);
+        let groups = self.bytes[HEADING_BYTES..self.areas[0]].as_chunks::<GROUP_BYTES>().0;
+        // Nothing is cut short in what was decoded.
+        groups.iter().map_while(move |group| {
+            let own = items.split_off(..u32_at(group, 0)? as usize)?;
+            let texts = texts.split_off(..u32_at(group, 4)? as usize)?;
+            let thread = threads.split_off(..usize::from(u16_at(group, 8)?))?;
+            Some(Group { thread: std::str::from_utf8(thread).ok()?, items: own, texts: std::str::from_utf8(texts).ok()? })
+        })
+    }
+
+    /// Whether the groups use up all items, thread ids and texts, and the items say what records say.
+    fn is_sound(&self) -> bool {
+        let Heading { end, last_frame, frames, .. } = self.heading;
+        let [items, threads, texts] = self.areas;
+        let (mut count, mut before) = (0, "");
+        let mut left = [(threads - items) / ITEM_BYTES, texts - threads, self.bytes.len() - texts];
+        for group in self.groups() {
+            count += 1;
+            for (left, own) in left.iter_mut().zip([group.items.len(), group.thread.len(), group.texts.len()]) {
+                *left -= own;
+            }
+            if group.thread <= before || !group.is_sound(end) {
+                return false;
+            }
+            before = group.thread;
+        }
+        let zeros = self.bytes[HEADING_BYTES..items].as_chunks::<GROUP_BYTES>().0.iter().all(|group| group[10..] == [0; 2]);
+        left == [0; 3]
+            && count * GROUP_BYTES == items - HEADING_BYTES
+            && zeros
+            && frames > 0
+            && last_frame < end
+            && last_frame % 8 == 0
+            && end % 8 == 0
+            && self.bytes[100..104] == [0; 4]
+            && self.bytes[108..112] == [0; 4]
+    }
+}
+
+/// Where items, thread ids and texts begin, and where the last ends.
+fn areas(bytes: &[u8], heading: &Heading) -> Option<([usize; 3], usize)> {
+    let size = |at: usize| usize::try_from(u64_at(bytes, at)?).ok();
+    let groups = (u32_at(bytes, 104)? as usize).checked_mul(GROUP_BYTES)?;
+    let items = HEADING_BYTES.checked_add(groups)?;
+    let threads = items.checked_add(usize::try_from(heading.frames).ok()?.checked_mul(ITEM_BYTES)?)?;
+    let texts = threads.checked_add(size(80)?)?;
+    Some(([items, threads, texts], texts.checked_add(size(88)?)?))
+}
+
+/// A thread's records.
+#[derive(Clone, Copy)]
+pub(crate) struct Group<'a> {
+    /// The thread.
+    pub thread: &'a str,
+    items: &'a [[u8; ITEM_BYTES]],
+    texts: &'a str,
+}
+
+impl<'a> Group<'a> {
+    /// How many there are; at least one.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// The record at `index`, which is one of them.
+    pub fn item(&self, index: usize) -> Item<'a> {
+        Item { bytes: &self.items[index], texts: self.texts }
+    }
+
+    /// Its records, in the log's order.
+    pub fn items(&self) -> impl ExactSizeIterator<Item = Item<'a>> + use<'a> {
+        let texts = self.texts;
+        self.items.iter().map(move |bytes| Item { bytes, texts })
+    }
+
+    fn is_sound(&self, end: u64) -> bool {
+        let mut texts_at = 0;
+        let sound = self.items().all(|item| item.is_sound(end, &mut texts_at));
+        sound && texts_at == self.texts.len() && !self.items.is_empty()
+    }
+}
+
+/// A record: what it does to its thread, and where its frame stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Item<'a> {
+    bytes: &'a [u8; ITEM_BYTES],
+    texts: &'a str,
+}
+
+impl<'a> Item<'a> {
+    /// Whether it is a put.
+    pub fn is_put(&self) -> bool {
+        self.bytes[0] == KIND_PUT
+    }
+
+    /// The state's size, of a put.
+    pub fn state_len(&self) -> u32 {
+        self.u32(4)
+    }
+
+    /// The place put or deleted.
+    pub fn place(&self) -> u64 {
+        self.u64(8)
+    }
+
+    /// The lowest place the thread keeps from here on, of a put or trim.
+    pub fn floor(&self) -> u64 {
+        self.u64(16)
+    }
+
+    /// The frame's offset, in units of 8 bytes.
+    pub fn offset8(&self) -> u32 {
+        self.u32(24)
+    }
+
+    /// The frame's length, in units of 8 bytes.
+    pub fn length8(&self) -> u32 {
+        self.u32(28)
+    }
+
+    /// The checkpoint's id, of a put.
+    pub fn id(&self) -> Id<'a> {
+        let [.., id] = self.bytes.as_chunks::<16>().0 else { return Id::Uuid([0; 16]) };
+        match usize::from(self.bytes[1]) {
+            0 => Id::Uuid(*id),
+            length => {
+                let at = self.u32(32) as usize;
+                Id::Text(self.texts.get(at..at + length).unwrap_or_default())
+            }
+        }
+    }
+
+    /// The checkpoint's id in words, of a put whose id is a UUID.
+    pub fn uuid(&self) -> Option<[u64; 2]> {
+        (self.bytes[1] == 0).then(|| [self.u64(32), self.u64(40)])
+    }
+
+    /// The record, as far as it is kept here: a put without clock, parent, tag and metadata.
+    pub fn record(&self, thread: &'a str) -> Record<'a> {
+        let (place, floor) = (self.place(), self.floor());
+        match self.bytes[0] {
+            KIND_DELETE_THREAD => Record::DeleteThread { thread },
+            KIND_DELETE_CHECKPOINT => Record::DeleteCheckpoint { thread, place },
+            KIND_TRIM => Record::Trim { thread, floor },
+            KIND_KEEP => Record::Keep { thread, keep: (place != 0).then_some(place) },
+            _ => {
+                let (id, state_len) = (self.id(), self.state_len());
+                Record::Put(Put { thread, id, place, floor, saved_at: 0, parent: None, tag: "", metadata: "", state_len })
+            }
+        }
+    }
+
+    /// Whether it says what such a record can say, of a frame before `end`.
+    fn is_sound(&self, end: u64, texts_at: &mut usize) -> bool {
+        let (place, floor, length) = (self.place(), self.floor(), usize::from(self.bytes[1]));
+        let fits = self.length8() != 0 && (u64::from(self.offset8()) + u64::from(self.length8())) * 8 <= end && self.bytes[2..4] == [0; 2];
+        let said = match self.bytes[0] {
+            KIND_PUT if length == 0 => place != 0 && floor <= place,
+            KIND_PUT => {
+                let at = std::mem::replace(texts_at, *texts_at + length);
+                let is_there = self.u32(32) as usize == at && self.texts.get(at..at + length).is_some();
+                place != 0 && floor <= place && is_there && self.bytes[36..] == [0; 12]
+            }
+            kind => {
+                let numbers = match kind {
+                    KIND_DELETE_THREAD => place == 0 && floor == 0,
+                    KIND_DELETE_CHECKPOINT | KIND_KEEP => floor == 0,
+                    KIND_TRIM => place == 0,
+                    _ => false,
+                };
+                numbers && length == 0 && self.state_len() == 0 && self.bytes[32..] == [0; 16]
+            }
+        };
+        fits && said
+    }
+
+    fn u32(&self, at: usize) -> u32 {
+        u32_at(self.bytes, at).unwrap_or_default()
+    }
+
+    fn u64(&self, at: usize) -> u64 {
+        u64_at(self.bytes, at).unwrap_or_default()
+    }
+}
+
+/// Makes the checksum of what may be a hint fit, so that the fuzz targets see behind it.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) fn repair(bytes: &mut [u8]) {
+    if bytes.len() >= HEADING_BYTES {
+        let check = check_around(bytes, CHECK_AT);
+        bytes[CHECK_AT..CHECK_AT + 4].copy_from_slice(&check.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const STORE: [u8; 16] = [3; 16];
+
+    /// A record of each kind by its number, of one of three threads.
+    fn record(kind: u8, number: u64, text: &str) -> Record<'_> {
+        let thread = ["a", "thread \u{e9}", "c"][number as usize % 3];
+        let id = if kind == 0 { Id::Uuid([number as u8; 16]) } else { Id::Text(text) };
+        let (saved_at, parent, tag, metadata) = (0, None, "", "");
+        match kind {
+            0 | 1 => {
+                let floor = number / 2;
+                Record::Put(Put { thread, id, place: number + 1, floor, saved_at, parent, tag, metadata, state_len: number as u32 })
+            }
+            2 => Record::DeleteThread { thread },
+            3 => Record::DeleteCheckpoint { thread, place: number + 1 },
+            4 => Record::Trim { thread, floor: number },
+            5 => Record::Keep { thread, keep: None },
+            _ => Record::Keep { thread, keep: Some(number + 1) },
+        }
+    }
+
+    fn standing(number: u64) -> Standing {
+        Standing { offset: 72 + number * 64, length: 64, check: number as u32 ^ 0x55, seq: number * 2 }
+    }
+
+    fn built(records: &[(u8, u64, String)]) -> (Builder, Vec<u8>) {
+        let mut builder = Builder::default();
+        for (at, (kind, number, text)) in records.iter().enumerate() {
+            builder.push(&record(*kind, *number, text), standing(at as u64));
+        }
+        let bytes = builder.encode(STORE, 7, 8).unwrap();
+        (builder, bytes)
+    }
+
+    fn any_records() -> impl Strategy<Value = Vec<(u8, u64, String)>> {
+        prop::collection::vec((0..7u8, 0..1000u64, ".{1,40}"), 1..60)
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_encoded_is_decoded_grouped_by_thread(records in any_records()) {
+            let (_, bytes) = built(&records);
+            let hint = Hint::decode(bytes.clone()).unwrap();
+            let last = standing(records.len() as u64 - 1);
+            let heading = Heading {
+                store: STORE, number: 7, salt: 8, end: last.offset + 64, last_frame: last.offset,
+                frames: records.len() as u64, seq_max: last.seq, last_check: last.check,
+            };
+            prop_assert_eq!(*hint.heading(), heading);
+            prop_assert_eq!(Heading::peek(&bytes), Ok(heading));
+            let mut seen = 0;
+            for group in hint.groups() {
+                let own = records.iter().enumerate().filter(|(_, (kind, number, text))| record(*kind, *number, text).thread() == group.thread);
+                let (mut items, mut count) = (group.items(), 0);
+                for (at, (kind, number, text)) in own {
+                    let item = items.next().unwrap();
+                    prop_assert_eq!(item.record(group.thread), record(*kind, *number, text));
+                    prop_assert_eq!((u64::from(item.offset8()) * 8, u64::from(item.length8()) * 8), (standing(at as u64).offset, 64));
+                    count += 1;
+                }
+                prop_assert!(items.next().is_none() && count == group.len());
+                seen += count;
+            }
+            prop_assert_eq!(seen, records.len());
+        }
+
+        #[test]
+        fn going_on_behind_a_hint_is_as_taking_all(records in any_records(), cut: prop::sample::Index) {
+            let cut = cut.index(records.len()) + 1;
+            let (_, first) = built(&records[..cut]);
+            let mut builder = Builder::after(&Hint::decode(first).unwrap());
+            prop_assert_eq!(builder.end(), Some(72 + 64 * cut as u64));
+            for (at, (kind, number, text)) in records.iter().enumerate().skip(cut) {
+                builder.push(&record(*kind, *number, text), standing(at as u64));
+            }
+            prop_assert_eq!(builder.encode(STORE, 7, 8), Some(built(&records).1));
+        }
+
+        #[test]
+        fn bad_bytes_are_noticed(records in any_records(), at: prop::sample::Index, bit in 0..8u8) {
+            let (_, bytes) = built(&records);
+            let mut flipped = bytes.clone();
+            flipped[at.index(bytes.len())] ^= 1 << bit;
+            prop_assert!(Hint::decode(flipped).is_err());
+            let cut = Hint::decode(bytes[..at.index(bytes.len())].to_vec()).err();
+            prop_assert!(matches!(cut, Some(Flaw::Torn(_))));
+            prop_assert!(Hint::decode([&bytes[..], &[0]].concat()).is_err());
+        }
+
+        #[test]
+        fn bytes_with_a_fitting_checksum_are_refused_or_make_sense(records in any_records(), at: prop::sample::Index, byte: u8) {
+            let mut bytes = built(&records).1;
+            let at = at.index(bytes.len());
+            bytes[at] = byte;
+            repair(&mut bytes);
+            if let Ok(hint) = Hint::decode(bytes.clone()) {
+                prop_assert_eq!(hint.groups().map(|group| group.items().count() as u64).sum::<u64>(), hint.heading().frames);
+                let Heading { store, number, salt, .. } = *hint.heading();
+                prop_assert_eq!(Builder::after(&hint).encode(store, number, salt), Some(bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn a_newer_version_is_told_from_damage_and_nothing_is_no_hint() {
+        let mut bytes = built(&[(0, 1, String::new())]).1;
+        bytes[8] = 9;
+        repair(&mut bytes);
+        assert_eq!(Hint::decode(bytes).err(), Some(Flaw::Unknown("hint version")));
+        assert!(Builder::default().encode(STORE, 1, 1).is_none());
+    }
+}
