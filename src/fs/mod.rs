@@ -72,6 +72,8 @@ pub(crate) trait File: Send + Sync + Debug {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
     /// Writes all the parts, one after the other, from `offset` on.
     fn write_at(&self, parts: &[&[u8]], offset: u64) -> io::Result<()>;
+    /// Cuts the file to a length: what is behind that goes back to the file system.
+    fn cut(&self, length: u64) -> io::Result<()>;
     /// Makes what was written last, with the length and blocks needed to read it.
     fn sync(&self) -> io::Result<()>;
     /// Maps the first `length` bytes for reading; the file may still be shorter.

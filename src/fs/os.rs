@@ -144,6 +144,10 @@ impl File for fs::File {
         Ok(())
     }
 
+    fn cut(&self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+
     fn sync(&self) -> io::Result<()> {
         // Not retried: after a failed sync the kernel may hold the pages for clean.
         self.sync_data()

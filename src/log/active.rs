@@ -98,6 +98,14 @@ impl Active {
         Ok(())
     }
 
+    /// Gives the room behind the end back to the file system. CRASH: a shorter file; the next put makes
+    /// room again, as where it finds none.
+    pub fn give_up_room(&mut self) -> io::Result<()> {
+        self.file.cut(self.end)?;
+        self.filled = self.end;
+        Ok(())
+    }
+
     /// The position of an offset in it.
     pub fn position(&self, offset: u64) -> u64 {
         self.segment.base + offset

@@ -99,6 +99,13 @@ impl Writer {
         Ok((start, active.end_position()))
     }
 
+    /// Gives the room behind the end back to the file system, where that can be had.
+    pub fn give_up_room(&mut self, shared: &Shared) {
+        if self.active.give_up_room().is_ok() {
+            shared.follower.reading().active.filled = self.active.filled;
+        }
+    }
+
     /// Seals the active segment, wholly synced, and goes on in a new one.
     ///
     /// Errors: `DiskFull` and what else the new files meet, with everything as it was; `Poisoned`.

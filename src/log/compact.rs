@@ -137,13 +137,14 @@ enum Kept {
     In(Listed),
 }
 
-/// The sealed segments with what is live in each.
+/// The sealed segments that the moment shows to their ends, with what is live in each: of one that was
+/// sealed since then it says nothing.
 fn candidates(manifest: &Manifest, moment: &Moment, settled: &HashSet<u64>) -> Vec<Candidate> {
     let mut live: HashMap<u32, u64> = HashMap::new();
     for entry in moment.views.iter().flat_map(|view| view.entries()) {
         *live.entry(entry.at.segment).or_default() += entry.at.length();
     }
-    let sealed = manifest.segments.iter().filter(|listed| listed.end != 0);
+    let sealed = manifest.segments.iter().take_while(|listed| listed.end != 0 && listed.base + listed.end <= moment.published);
     let candidate = |listed: &Listed| Candidate {
         at: listed.base,
         used: listed.end - u64::from(listed.first_frame),
@@ -296,7 +297,7 @@ impl Step<'_> {
 
     fn replace_run(&self, listed: Option<Listed>) -> Result<()> {
         let shared = self.shared;
-        let turn = shared.turn()?;
+        let mut turn = shared.turn()?;
         let mut manifest = Manifest::clone(&turn.manifest);
         shared.directory.require_in_force(&manifest)?;
         let first = self.listed()[0].number;
@@ -324,7 +325,15 @@ impl Step<'_> {
         manifest.seq_floor = shared.tail.next_seq();
         // CRASH: before the rename in here the old segments count, and the new one is a leftover; behind it
         // the new one counts, and the old ones are leftovers that the manifest names as retired.
-        install(&shared.directory, &shared.tail, &mut manifest).map_err(|error| answer(&shared.tail, shared.epoch, error))
+        let mut installed = install(&shared.directory, &shared.tail, &mut manifest);
+        if listed.is_none() && matches!(&installed, Err(error) if error.kind() == ErrorKind::DiskFull) {
+            // No room even for the manifest, though much will be given back: what is kept behind the end
+            // for deletes makes it, and the hints of what is to go.
+            self.listed().iter().for_each(|listed| hints::remove(&shared.directory, listed.number));
+            turn.give_up_room(shared);
+            installed = install(&shared.directory, &shared.tail, &mut manifest);
+        }
+        installed.map_err(|error| answer(&shared.tail, shared.epoch, error))
     }
 
     /// Removes a segment that was replaced; one that could not be read to its end goes to quarantine

@@ -282,7 +282,11 @@ impl Directory {
     pub fn create_segment(&self, name: &str, header: &Header) -> Result<(Arc<dyn File>, u32)> {
         let file = self.create_file(name)?;
         let (bytes, check) = header.encode();
-        file.write_at(&[&bytes], 0).map_err(|error| Error::os("write", &self.file(name), error))?;
+        let written = file.write_at(&[&bytes], 0).map_err(|error| Error::os("write", &self.file(name), error));
+        written.inspect_err(|_| {
+            // What failed first is what is told; an empty file that is left goes with the next opening.
+            let _ = self.remove(name);
+        })?;
         Ok((file, check))
     }
 }

@@ -57,8 +57,8 @@ pub(crate) fn empty(directory: &Directory, options: &Options, tail: &Tail, manif
     let name = names::segment(listed.number);
     let (file, check) = directory.create_segment(&name, &header)?;
     // CRASH: an empty segment that no manifest lists is removed by the next opener (step 7).
-    file.sync().map_err(|error| Error::os("sync", &directory.file(&name), error))?;
-    directory.sync()?;
+    let synced = file.sync().map_err(|error| Error::os("sync", &directory.file(&name), error));
+    synced.and_then(|()| directory.sync()).inspect_err(|_| drop(directory.remove(&name)))?;
     Active::new(directory, options, &listed, file, HEADER_BYTES as u64, Some(check))
 }
 

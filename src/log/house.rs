@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Shared;
+use super::compact::Replaced;
 use super::hints;
 use super::locks::{self, Held};
 use super::runs::{self, Wanted};
@@ -84,29 +85,26 @@ impl Sizes {
 }
 
 impl Shared {
-    /// Reclaims all that is dead, by hand: the active segment is sealed first if anything in it is.
+    /// Reclaims all that is dead, by hand: what is wholly dead first, then the active segment is sealed if
+    /// anything in it is dead, and then all runs from the oldest on.
     pub(super) fn compact(&self) -> Result<Compacted> {
         self.right_to_write()?;
         self.at_home()?;
         let _right = self.right_to_compact()?;
         self.remove_uninstalled()?;
-        self.refresh()?;
-        let live: u64 = {
-            let (moment, number) = (self.index.moment(), self.follower.reading().active.segment.number);
-            let entries = moment.views.iter().flat_map(|view| view.entries());
-            entries.filter(|entry| entry.at.segment == number).map(|entry| entry.at.length()).sum()
-        };
-        let mut turn = self.turn()?;
-        if turn.active.end > turn.active.segment.first_frame + live {
-            turn.rotate(self)?;
-        }
-        let upto = turn.active.segment.base;
-        drop(turn);
         let (mut sum, mut from, mut settled, mut damaged) = (Compacted::default(), 0, HashSet::new(), None);
         let pace = paced(None);
-        while let Some(replaced) = self.compact_step(Wanted::Next(from, upto), &mut settled, &pace)? {
+        let mut count = |replaced: &Replaced| {
             sum.segments += replaced.segments;
             sum.bytes += replaced.bytes;
+        };
+        // On a full disk this makes room for the rest.
+        while let Some(replaced) = self.compact_step(Wanted::Dead, &mut settled, &pace)? {
+            count(&replaced);
+        }
+        let upto = self.seal_what_is_dead()?;
+        while let Some(replaced) = self.compact_step(Wanted::Next(from, upto), &mut settled, &pace)? {
+            count(&replaced);
             from = replaced.end;
             damaged = damaged.or(replaced.damaged);
         }
@@ -116,6 +114,19 @@ impl Shared {
             return Err(Error::new(ErrorKind::Corrupt, message).with_file(&path, None));
         }
         Ok(sum)
+    }
+
+    /// Seals the active segment if anything in it is dead; answers the position of the active one then.
+    fn seal_what_is_dead(&self) -> Result<u64> {
+        self.refresh()?;
+        let (moment, number) = (self.index.moment(), self.follower.reading().active.segment.number);
+        let entries = moment.views.iter().flat_map(|view| view.entries());
+        let live: u64 = entries.filter(|entry| entry.at.segment == number).map(|entry| entry.at.length()).sum();
+        let mut turn = self.turn()?;
+        if turn.active.end > turn.active.segment.first_frame + live {
+            turn.rotate(self)?;
+        }
+        Ok(turn.active.segment.base)
     }
 
     /// Waits for the right to compact, at most as long as for any lock, then `Busy`.

@@ -101,6 +101,8 @@ impl Locks {
         }
         let path = directory.file(names::WRITE_LOCK);
         let write = locks::open(directory, &path)?;
+        // Made now, while there is room for it.
+        drop(locks::open(directory, &directory.file(names::COMPACT_LOCK)));
         // An economy only: without it everyone syncs by itself.
         let sync = locks::open(directory, &directory.file(names::SYNC_LOCK)).ok();
         Ok(Locks { write: Some((write, path)), sync })

@@ -20,6 +20,8 @@ pub(crate) struct Candidate {
 /// What a step is to look for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
+    /// What is wholly dead, and costs no copy.
+    Dead,
     /// What gives back most for what it costs, if that is worth it.
     Best,
     /// The first between two positions where there is anything to give back.
@@ -63,6 +65,7 @@ pub(crate) fn are_many_small(used: impl Iterator<Item = u64>, usual: u64) -> boo
 /// The run to take next, in segments of usually `usual` bytes; what is kept of it fits into one.
 pub(crate) fn choose(candidates: &[Candidate], wanted: Wanted, usual: u64) -> Option<Range<usize>> {
     match wanted {
+        Wanted::Dead => dead_wholly(candidates),
         Wanted::Best => dead_wholly(candidates).or_else(|| dead_most(candidates, usual)).or_else(|| small(candidates, usual)),
         Wanted::Next(from, upto) => next(candidates, from, upto, usual),
     }

@@ -75,7 +75,7 @@ fn each_file_replaced_by_what_it_should_not_be() {
     store_and_older_copy(&other, &scratch.path("unused"), &scratch);
     let noise = state("n", 3, 4096);
     let names: Vec<_> = fs::read_dir(&whole).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names.len(), 10, "a manifest, a page, three segments, the hints of two and three locks: {names:?}");
+    assert_eq!(names.len(), 11, "a manifest, a page, three segments, the hints of two and four locks: {names:?}");
     for name in names {
         let own = fs::read(whole.join(&name)).unwrap();
         let [is_lock, is_hint] = [".lock", ".hint"].map(|kind| name.to_str().unwrap().ends_with(kind));

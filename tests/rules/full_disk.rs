@@ -7,7 +7,7 @@ use std::path::Path;
 use taffrail::{Checkpointer, ErrorKind, PutOptions, Store, TypeTag};
 
 use crate::mounts;
-use crate::scratch::{Expected, Scratch, state};
+use crate::scratch::{Expected, Scratch, segments, state};
 
 const MOUNTED: &str = "TAFFRAIL_TEST_FULL_DISK";
 
@@ -18,14 +18,49 @@ fn inside_a_small_disk() {
     for (segment_bytes, length) in [(64 << 20, 50_000), (1 << 20, 50_000), (64 << 10, 50_000), (64 << 10, 5_000), (64 << 20, 700_000)] {
         fill(Path::new(&disk), segment_bytes, length);
     }
+    compaction_without_room(Path::new(&disk));
     println!("full disk: done");
+}
+
+/// Where something live has to be copied and there is no room for it, nothing changes and nothing is left.
+fn compaction_without_room(disk: &Path) {
+    let (dir, ballast) = (disk.join("store"), disk.join("ballast"));
+    let store = Store::options().segment_bytes(1 << 20).max_history(None).auto_compaction(false).open(&dir).unwrap();
+    let mut expected = Expected::default();
+    for number in 0..60 {
+        expected.put(&store, "kept", state("kept", number, 20_000));
+        store.put_bytes("dropped", TypeTag::BYTES, &state("dropped", number, 20_000), PutOptions::default()).unwrap();
+    }
+    let mut room = 4 << 20;
+    while room > 0 {
+        let mut bytes = fs::read(&ballast).unwrap_or_default();
+        bytes.resize(bytes.len() + room, 1);
+        if fs::write(&ballast, &bytes).is_err() {
+            room /= 2;
+        }
+    }
+    assert!(store.delete("dropped").unwrap());
+    for _ in 0..2 {
+        assert_eq!(store.compact().unwrap_err().kind(), ErrorKind::DiskFull);
+        let names: Vec<_> = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let is_whole = names.iter().all(|name| !name.ends_with(".new"));
+        assert!(is_whole && segments(&dir).len() as u64 == store.stats().unwrap().segments, "a leftover: {names:?}");
+        expected.is_all_of(&store, "without room");
+    }
+    fs::remove_file(&ballast).unwrap();
+    assert!(store.compact().unwrap().bytes > 1_000_000);
+    expected.is_all_of(&store, "with room");
+    drop(store);
+    expected.is_all_of(&Store::open(&dir).unwrap(), "opened again");
+    fs::remove_dir_all(&dir).unwrap();
 }
 
 fn fill(disk: &Path, segment_bytes: u64, length: usize) {
     let context = format!("segments of {segment_bytes}, states of {length}");
     let (dir, ballast) = (disk.join("store"), disk.join("ballast"));
     fs::write(&ballast, vec![1; 1_000_000]).unwrap();
-    let store = Store::options().segment_bytes(segment_bytes).max_history(None).open(&dir).unwrap();
+    let options = Store::options().segment_bytes(segment_bytes).max_history(None);
+    let store = options.auto_compaction(false).open(&dir).unwrap();
     let mut expected = Expected::default();
     expected.put(&store, "first", state("first", 0, 100));
     expected.put(&store, "second", state("second", 0, 100));
@@ -51,6 +86,18 @@ fn fill(disk: &Path, segment_bytes: u64, length: usize) {
     let reader = Store::options().read_only(true).open(&dir).unwrap();
     expected.is_all_of(&reader, &context);
     drop(reader);
+    // What is wholly dead needs no room to be dropped, and makes room for the rest.
+    let full = fs::read_dir(&dir).unwrap().count();
+    if segments(&dir).len() > 4 {
+        assert!(store.delete("t").unwrap_or_else(|error| panic!("{context}: delete all: {error:?}")), "{context}");
+        expected.0.remove("t");
+        let done = store.compact().unwrap_or_else(|error| panic!("{context}: compact on a full disk: {error:?}, {full} files"));
+        assert!(done.bytes > 1_000_000, "{context}: {done:?}");
+        expected.is_all_of(&store, &context);
+        for number in 0..4 {
+            expected.put(&store, "t", state("t", number, length));
+        }
+    }
     fs::remove_file(&ballast).unwrap();
     expected.put(&store, "t", state("t", 5000, length));
     expected.put(&store, "new", state("new", 0, 10));

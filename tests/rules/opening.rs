@@ -38,7 +38,7 @@ fn opened_and_closed_a_hundred_times_it_is_the_same() {
         assert_eq!(store.stats().unwrap().checkpoints, count);
         store.put_bytes("t", TypeTag::BYTES, b"x", PutOptions::default()).unwrap();
     }
-    assert_eq!(snapshot(&dir).len(), 6, "files pile up");
+    assert_eq!(snapshot(&dir).len(), 7, "files pile up");
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn a_reader_follows_all_who_write() {
     for mmap in [true, false] {
         let scratch = Scratch::new();
         let dir = scratch.path("store");
-        let options = || Store::options().segment_bytes(64 * 1024).max_history(None);
+        let options = || Store::options().segment_bytes(64 * 1024).max_history(None).auto_compaction(false);
         let writers = [options().open(&dir).unwrap(), options().open(&dir).unwrap()];
         let reader = Store::options().read_only(true).mmap(mmap).open(&dir).unwrap();
         let mut expected = Expected::default();

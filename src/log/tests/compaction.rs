@@ -1,6 +1,7 @@
 //! Compaction beside everything else: another handle deletes, trims, puts and re-makes threads at each
 //! operation of a compaction, and what was deleted is gone, what was put is there, in both.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use crate::checkpoint::{CheckpointId, Metadata, TypeTag};
 use crate::checkpointer::Checkpointer;
 use crate::error::ErrorKind;
 use crate::log::Store;
+use crate::log::runs::Wanted;
 use crate::query::HistoryQuery;
 
 /// Some four segments, each in part dead.
@@ -25,6 +27,8 @@ fn fill(store: &Store) {
         }
     }
     store.delete("gone").unwrap();
+    // Not synced yet: the first thing that a compaction waits for.
+    put(store, "a", 100, Durability::Buffered).unwrap();
 }
 
 /// What another handle does while a compaction waits.
@@ -112,6 +116,28 @@ fn whatever_others_do_at_each_operation_of_a_compaction_is_done() {
         assert!(found == after, "opened again after operation {from}");
     }
     assert!(met > 60, "a compaction was met {met} times only");
+}
+
+#[test]
+fn what_is_sealed_while_a_compaction_looks_is_not_taken_for_dead() {
+    for wanted in [Wanted::Dead, Wanted::Best, Wanted::Next(0, u64::MAX)] {
+        let (scratch, layer) = (Scratch::new(), Failing::default());
+        let (one, other) = (open(&scratch, &layer), open(&scratch, &Failing::default()));
+        put(&one, "first", 100, Durability::Buffered).unwrap();
+        layer.set(Some(Fault::once(Kind::Sync, Action::Pause, Moment::Before)));
+        let compacting = {
+            let one = one.clone();
+            std::thread::spawn(move || one.shared.compact_step(wanted, &mut HashSet::new(), &|_| Ok(())).map(|step| step.is_some()))
+        };
+        layer.paused();
+        (0..20).for_each(|_| put(&other, "meanwhile", 12_000, Durability::Sync).unwrap());
+        layer.resume();
+        assert!(!compacting.join().unwrap().unwrap(), "there was nothing to be had");
+        for store in [&one, &other] {
+            assert_eq!(contents(store)["meanwhile"].len(), 20);
+            index_is_derived(store, &scratch.dir());
+        }
+    }
 }
 
 /// How often some bytes stand in the files of a directory, and all below it.

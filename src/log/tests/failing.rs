@@ -41,6 +41,7 @@ pub(super) enum Kind {
     Length,
     Read,
     Write,
+    Cut,
     Sync,
     Map,
 }
@@ -342,6 +343,10 @@ impl File for FailingFile {
             self.file.write_at(&[&whole[..fault.short.min(whole.len())]], offset)
         };
         self.layer.run_after(Kind::Write, &self.path, partly, || self.file.write_at(parts, offset))
+    }
+
+    fn cut(&self, length: u64) -> io::Result<()> {
+        self.layer.run(Kind::Cut, &self.path, || self.file.cut(length))
     }
 
     fn sync(&self) -> io::Result<()> {

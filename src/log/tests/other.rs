@@ -27,7 +27,7 @@ const JOB: [&str; 3] = ["TAFFRAIL_TEST_OTHER_DIR", "TAFFRAIL_TEST_OTHER_JOB", "T
 /// To open the store and do nothing else; the fault is met while opening.
 pub(super) const OPENING: &str = "open";
 
-const KINDS: [Kind; 17] = [
+const KINDS: [Kind; 18] = [
     Kind::CreateDir,
     Kind::SyncDir,
     Kind::List,
@@ -43,6 +43,7 @@ const KINDS: [Kind; 17] = [
     Kind::Length,
     Kind::Read,
     Kind::Write,
+    Kind::Cut,
     Kind::Sync,
     Kind::Map,
 ];
