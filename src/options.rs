@@ -132,9 +132,10 @@ impl Options {
         self
     }
 
-    /// Whether this handle reclaims dead bytes without being asked (default): in the background, at
-    /// most 100 MB a second, when what is dead outgrows what is live, or a segment; and in a put where
-    /// that does not keep up. The directory then stays below twice what is live and two segments. Off:
+    /// Whether this handle reclaims dead bytes without being asked (default).
+    ///
+    /// In the background, at most 100 MB a second, when more is dead than three quarters of what is
+    /// live, or of a segment if that is more; and in a put where that does not keep up. The directory then stays below twice what is live and two segments. Off:
     /// only [`Store::compact`] and other handles do.
     pub fn auto_compaction(mut self, on: bool) -> Self {
         self.auto_compaction = on;

@@ -60,7 +60,11 @@ impl Shared {
     ) -> Result<Option<Replaced>> {
         self.refresh()?;
         let moment = self.index.moment();
-        // A delete, or a put that trims, may be dead reckoning only once a power cut cannot take it.
+        if self.tail.appended() < moment.published {
+            // Who began the newest segment may have died before raising the ends to it: a turn does that.
+            drop(self.turn()?);
+        }
+        // What is dead only by a record that a power cut can take is not dead.
         self.sync_to(moment.published)?;
         let manifest = self.follower.reading().manifest.clone();
         let candidates = candidates(&manifest, &moment, settled);

@@ -1,9 +1,9 @@
 //! Keeping house: when to compact, by whom, how fast.
 //!
-//! In the background by default: a put that finds enough dead bytes, or a sealed segment without a hint,
-//! starts a worker, which writes hints, compacts step by step and ends. Where that does not keep up, because processes live too short for it or
-//! write too fast, a put that finds twice as much does one step itself. Who compacts holds
-//! `compact.lock`; whoever finds it taken leaves it to the other.
+//! In the background by default: a put that finds enough dead bytes, or a sealed segment without a
+//! hint, starts a worker, which writes hints, compacts step by step and ends. Where that does not keep
+//! up, because processes live too short for it or write too fast, a put that finds twice as much does
+//! one step itself. Who compacts holds `compact.lock`; whoever finds it taken leaves it to the other.
 
 use std::cell::Cell;
 use std::collections::HashSet;

@@ -28,9 +28,9 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// [`Store::watch`](crate::Store::watch).
 ///
 /// Begins with what becomes visible after it was made. None is missed and none is told twice; one that
-/// is put again under its id is told again. What was trimmed meanwhile is told all the same unless
-/// compaction has reclaimed it by then, what was deleted is not. As an iterator it waits without end and ends after an error; [`Watch::wait`] waits
-/// for a bounded time. It keeps the store open, as a clone of the handle does, and holds up nobody.
+/// is put again under its id is told again. What was trimmed or replaced meanwhile is told all the same
+/// unless compaction has reclaimed it by then; what was deleted is not. As an iterator it waits without
+/// end and ends after an error; [`Watch::wait`] waits for a bounded time. It keeps the store open, as a clone of the handle does, and holds up nobody.
 /// Waiting takes less than a thousandth of a processor: a handle that writes is woken; a read-only one
 /// looks by itself, at most 200 ms after a put.
 ///
@@ -156,12 +156,16 @@ impl Cursor {
         let from = here.unwrap_or_else(|| covering(manifest, self.at));
         for listed in &manifest.segments[from..] {
             let first = listed.base + u64::from(listed.first_frame);
-            let end = if listed.end == 0 { *visible } else { (listed.base + listed.end).min(*visible) };
             if listed.number != self.segment {
+                if first > *visible {
+                    break;
+                }
                 // From its beginning: the numbers tell what of it was passed elsewhere.
                 (self.segment, self.at) = (listed.number, first);
             }
             self.at = self.at.max(first);
+            let whole = if listed.end == 0 { u64::MAX } else { listed.base + listed.end };
+            let end = whole.min(*visible);
             let Some(segment) = u32::try_from(listed.number).ok().and_then(|number| segments.get(&number)) else { continue };
             while self.at < end {
                 let offset = self.at - listed.base;
@@ -176,6 +180,10 @@ impl Cursor {
                 if found.is_some() {
                     return Ok(found);
                 }
+            }
+            if self.at < whole {
+                // The rest of it is not visible at this moment.
+                break;
             }
         }
         Ok(None)

@@ -16,8 +16,9 @@ pub use self::idle::{idler, ticker};
 pub use self::told::writer;
 use crate::child::PATIENCE;
 
+/// Without compaction: it reclaims what was replaced, and a watch that lags behind it does not tell that.
 fn options() -> Options {
-    Store::options().segment_bytes(64 * 1024).busy_timeout(PATIENCE)
+    Store::options().segment_bytes(64 * 1024).busy_timeout(PATIENCE).auto_compaction(false)
 }
 
 /// The ids of the checkpoints that it tells until this one, which must come.
