@@ -1,4 +1,4 @@
-//! Compaction: a run of neighbouring sealed segments is replaced by one that holds what is kept.
+//! Compaction: a run of neighbouring sealed segments is replaced by one that holds what is kept of it.
 //!
 //! One at a time across all processes, in steps of about a segment. A step plans on one moment of the
 //! index that is wholly synced, writes beside everybody, and installs by one replacement of the
@@ -6,7 +6,6 @@
 //! mapped. What fails before the manifest leaves everything as it was. The order of steps, and what a
 //! crash leaves at each, is in DESIGN.md, section 10.
 
-use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -15,233 +14,232 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::directory::{Contents, Directory};
-use super::examine::{self, locate, location};
 use super::fresh;
 use super::group::answer;
 use super::hints;
+use super::house::RightToCompact;
 use super::index::Moment;
 use super::install::install;
 use super::leftovers;
 use super::output::{self, Output};
 use super::read;
+use super::records::{self, Met};
 use super::runs::{self, Candidate, Wanted};
-use super::scan::{Found, Scan};
+use super::scan::Scan;
+use super::segments::SegmentSet;
 use super::sift::{Fate, Sift};
-use super::view::{Location, View};
+use super::view::View;
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::Flaw;
 use crate::format::manifest::{Listed, Manifest};
 use crate::format::names;
 use crate::format::record::Record;
 use crate::format::segment::Kind;
-use crate::fs::File;
 
-/// A run of segments of a manifest, and what was found out about it.
-pub(super) struct Step<'a> {
+/// How many segments before a run are looked through unasked for what a delete may still be needed for.
+const LOOKED_THROUGH_MAX: usize = 64;
+
+/// Compactions by one who holds the right to them, one step after the other.
+pub(super) struct Pass<'a> {
     shared: &'a Shared,
-    manifest: Arc<Manifest>,
-    run: Range<usize>,
-    /// The position up to which it is known what is dead.
-    known: u64,
-    /// Of these a part could not be read.
-    damaged: HashSet<u64>,
-}
-
-impl Shared {
-    /// One step, by who holds the right to compact. `None` where there is nothing to be done.
-    ///
-    /// `pace` is called behind each piece written, and ends the step by an error. Errors: `DiskFull`,
-    /// `Poisoned`, `Busy`, `Io`, with everything as it was.
-    pub(super) fn compact_step(
-        &self,
-        wanted: Wanted,
-        settled: &mut HashSet<u64>,
-        pace: &dyn Fn(u64) -> Result<()>,
-    ) -> Result<Option<Replaced>> {
-        self.refresh()?;
-        let moment = self.index.moment();
-        if self.tail.appended() < moment.published {
-            // Who began the newest segment may have died before raising the ends to it: a turn does that.
-            drop(self.turn()?);
-        }
-        // What is dead only by a record that a power cut can take is not dead.
-        self.sync_to(moment.published)?;
-        let manifest = self.follower.reading().manifest.clone();
-        let candidates = candidates(&manifest, &moment, settled);
-        let Some(run) = runs::choose(&candidates, wanted, self.options.segment_bytes) else { return Ok(None) };
-        let numbers = manifest.segments[run.clone()].iter().map(|listed| listed.number);
-        settled.extend(numbers);
-        let size =
-            candidates[run.clone()].iter().fold(Size::default(), |sum, it| Size { used: sum.used + it.used, live: sum.live + it.live });
-        let end = manifest.segments[run.end - 1].base + manifest.segments[run.end - 1].end;
-        let mut step = Step { shared: self, manifest, run, known: moment.published, damaged: HashSet::new() };
-        let untouched = Replaced { segments: 0, bytes: 0, number: None, end, damaged: None };
-        let replaced = match step.write(&moment, size, pace)? {
-            Kept::AsMuch => untouched,
-            Kept::Damaged => Replaced { damaged: Some(self.directory.file(&names::segment(step.listed()[0].number))), ..untouched },
-            Kept::Nothing => step.install(None, end)?,
-            Kept::In(listed) => step.install(Some(listed), end)?,
-        };
-        settled.extend(replaced.number);
-        Ok(Some(replaced))
-    }
-}
-
-impl Shared {
-    /// Removes what compactions left that were not installed: compacted segments that no manifest lists,
-    /// under either name. By who holds the right to compact, and in the turn, for one who lost
-    /// `compact.lock` may be about to install one.
-    pub(super) fn remove_uninstalled(&self) -> Result<()> {
-        let is_leftover = |contents: &Contents, manifest: &Manifest| {
-            let unlisted = |number: &&u64| manifest.segments.iter().all(|listed| listed.number != **number);
-            let named = contents.segments.iter().filter(unlisted).map(|&number| names::segment(number));
-            let working = contents.segments_new.iter().filter(unlisted).map(|&number| names::segment_new(number));
-            let mut leftovers: Vec<String> = named.chain(working).collect();
-            leftovers.retain(|name| leftovers::is_compacted(&self.directory, name, manifest));
-            leftovers
-        };
-        let manifest = self.follower.reading().manifest.clone();
-        if is_leftover(&self.directory.contents()?, &manifest).is_empty() {
-            return Ok(());
-        }
-        let turn = self.turn()?;
-        for name in is_leftover(&self.directory.contents()?, &turn.manifest) {
-            self.directory.remove(&name)?;
-        }
-        Ok(())
-    }
+    /// Called behind each piece written; ends the step by an error.
+    pace: &'a dyn Fn(u64) -> Result<()>,
+    before: Before,
+    /// The first segment that was left alone because something in it cannot be read.
+    pub damaged: Option<PathBuf>,
+    pub right: RightToCompact<'a>,
 }
 
 /// What a step did.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Replaced {
+    /// How many segments were replaced.
     pub segments: u64,
+    /// How many bytes of files that gave back.
     pub bytes: u64,
-    /// The segment that replaces them, if one does.
-    pub number: Option<u64>,
     /// The position at which the run ended.
     pub end: u64,
-    /// Where the run begins, if it was left alone because something shown in it cannot be read.
-    pub damaged: Option<PathBuf>,
 }
 
-/// How large a run is.
-#[derive(Clone, Copy, Debug, Default)]
-struct Size {
-    used: u64,
+/// A run of a manifest's segments.
+struct Run {
+    manifest: Arc<Manifest>,
+    range: Range<usize>,
+    /// The sum of its frames that are shown.
     live: u64,
+    /// The position up to which it is known what is dead.
+    known: u64,
 }
 
-enum Kept {
-    /// What would be written is not worth it.
-    AsMuch,
-    /// Something shown cannot be read.
-    Damaged,
-    Nothing,
-    In(Listed),
-}
-
-/// The sealed segments that the moment shows to their ends, with what is live in each: of one that was
-/// sealed since then it says nothing.
-fn candidates(manifest: &Manifest, moment: &Moment, settled: &HashSet<u64>) -> Vec<Candidate> {
-    let mut live: HashMap<u32, u64> = HashMap::new();
-    for entry in moment.views.iter().flat_map(|view| view.entries()) {
-        *live.entry(entry.at.segment).or_default() += entry.at.length();
-    }
-    let sealed = manifest.segments.iter().take_while(|listed| listed.end != 0 && listed.base + listed.end <= moment.published);
-    let candidate = |listed: &Listed| Candidate {
-        at: listed.base,
-        used: listed.end - u64::from(listed.first_frame),
-        live: u32::try_from(listed.number).ok().and_then(|number| live.get(&number)).copied().unwrap_or(0),
-        settled: settled.contains(&listed.number),
-    };
-    sealed.map(candidate).collect()
-}
-
-impl Step<'_> {
+impl Run {
     fn listed(&self) -> &[Listed] {
-        &self.manifest.segments[self.run.clone()]
+        &self.manifest.segments[self.range.clone()]
     }
 
-    /// Writes what is kept of the run, as large as `size` says, into a new segment, whole and synced.
-    fn write(&mut self, moment: &Moment, size: Size, pace: &dyn Fn(u64) -> Result<()>) -> Result<Kept> {
+    fn first(&self) -> Listed {
+        self.manifest.segments[self.range.start]
+    }
+
+    fn last(&self) -> Listed {
+        self.manifest.segments[self.range.end - 1]
+    }
+
+    fn end(&self) -> u64 {
+        self.last().base + self.last().end
+    }
+}
+
+/// What is kept of a run: where it stands in the log, and as what it is written.
+enum Kept {
+    /// Something cannot be read. Where it stands it may be read another time.
+    Damaged,
+    /// All of it, or nothing that is worth it.
+    AsMuch,
+    /// These, in the log's order; the rest is left out.
+    These(Vec<(u64, Fate)>),
+}
+
+impl<'a> Pass<'a> {
+    /// Begins, by removing what earlier ones left. `thorough`: whatever may be left out is.
+    ///
+    /// Errors: as [`Pass::step`].
+    pub fn begin(shared: &'a Shared, right: RightToCompact<'a>, pace: &'a dyn Fn(u64) -> Result<()>, thorough: bool) -> Result<Pass<'a>> {
+        remove_uninstalled(shared)?;
+        Ok(Pass { shared, pace, before: Before::new(thorough), damaged: None, right })
+    }
+
+    /// One step; `None` where there is nothing to be done.
+    ///
+    /// Errors: `DiskFull`, `Poisoned`, `Busy`, `Corrupt`, `Io`, with everything as it was.
+    pub fn step(&mut self, wanted: Wanted) -> Result<Option<Replaced>> {
         let shared = self.shared;
+        shared.refresh()?;
+        let moment = shared.index.moment();
+        if shared.tail.appended() < moment.published {
+            // Who began the newest segment may have died before raising the ends to it: a turn does that.
+            drop(shared.turn()?);
+        }
+        // What is dead only by a record that a power cut can take is not dead.
+        shared.sync_to(moment.published)?;
+        let manifest = shared.follower.reading().manifest.clone();
+        let candidates = self.candidates(&manifest, &moment);
+        let Some(range) = runs::choose(&candidates, wanted, shared.options.segment_bytes) else { return Ok(None) };
+        let live = candidates[range.clone()].iter().map(|candidate| candidate.live).sum();
+        let run = Run { manifest, range, live, known: moment.published };
+        self.right.settled.extend(run.listed().iter().map(|listed| listed.number));
+        let untouched = Replaced { end: run.end(), ..Replaced::default() };
+        let kept = match self.keep(&run, &moment)? {
+            Kept::Damaged => None,
+            Kept::AsMuch => return Ok(Some(untouched)),
+            Kept::These(kept) if kept.is_empty() => Some(None),
+            Kept::These(kept) => self.write(&run, &kept)?.map(Some),
+        };
+        let Some(listed) = kept else {
+            let path = || shared.directory.file(&names::segment(run.first().number));
+            self.damaged.get_or_insert_with(path);
+            return Ok(Some(untouched));
+        };
+        self.right.settled.extend(listed.map(|listed| listed.number));
+        self.install(&run, listed).map(Some)
+    }
+
+    /// The sealed segments that the moment shows to their ends, with what is live in each: of one that
+    /// was sealed since then it says nothing, and one that cannot be opened is no candidate.
+    fn candidates(&mut self, manifest: &Manifest, moment: &Moment) -> Vec<Candidate> {
+        let mut live: HashMap<u32, u64> = HashMap::new();
+        for entry in moment.views.iter().flat_map(|view| view.entries()) {
+            *live.entry(entry.at.segment).or_default() += entry.at.length();
+        }
+        let segments: Arc<SegmentSet> = self.shared.segments.load_full();
+        let sealed = manifest.segments.iter().take_while(|listed| listed.end != 0 && listed.base + listed.end <= moment.published);
+        let candidate = |listed: &Listed| {
+            let number = u32::try_from(listed.number).unwrap_or(u32::MAX);
+            let is_there = segments.contains_key(&number);
+            if !is_there {
+                self.damaged.get_or_insert_with(|| self.shared.directory.file(&names::segment(listed.number)));
+            }
+            Candidate {
+                at: listed.base,
+                used: listed.end - u64::from(listed.first_frame),
+                live: live.get(&number).copied().unwrap_or(0),
+                is_there,
+                settled: self.right.settled.contains(&listed.number),
+            }
+        };
+        sealed.map(candidate).collect()
+    }
+
+    /// Decides what is kept of a run.
+    fn keep(&mut self, run: &Run, moment: &Moment) -> Result<Kept> {
+        let directory = &self.shared.directory;
         let threads: HashMap<&str, &Arc<View>> = moment.views.iter().map(|view| (&**view.thread(), view)).collect();
         let mut sift = Sift::new(&threads);
-        let (mut damaged, mut shown, mut records) = (HashSet::new(), 0, 0);
-        for listed in self.listed() {
-            each_record(&shared.directory, &self.manifest, listed, &mut |met| {
+        let (mut is_sound, mut shown, mut records) = (true, 0, 0);
+        for listed in run.listed() {
+            records::each(directory, &run.manifest, listed, &mut |met| {
                 records += 1;
                 match met {
                     Some(Met { record, at }) if sift.meet(listed.base + at.offset(), record, at) => shown += at.length(),
                     Some(_) => {}
-                    None => drop(damaged.insert(listed.number)),
+                    None => is_sound = false,
                 }
             })?;
         }
-        if shown != size.live {
-            // Something shown cannot be read now. Where it stands it may be read another time.
+        if !is_sound || shown != run.live {
             return Ok(Kept::Damaged);
         }
-        self.damaged = damaged;
-        let segments = shared.segments.load_full();
+        let segments = self.shared.segments.load_full();
         sift.settle(|view| view.head().and_then(|head| read::floor(&segments, view, head)).unwrap_or(0));
-        let older = OnceCell::new();
-        let older = |thread: &str| older.get_or_init(|| self.older()).may_hold(thread);
+        if sift.has_deletes() {
+            self.before.look(directory, &run.manifest, run.range.start);
+        }
         let mut kept: Vec<(u64, Fate)> = Vec::new();
-        for listed in self.listed() {
-            each_record(&shared.directory, &self.manifest, listed, &mut |met| {
+        for listed in run.listed() {
+            records::each(directory, &run.manifest, listed, &mut |met| {
                 let Some(Met { record, at }) = met else { return };
                 let position = listed.base + at.offset();
-                let fate = sift.fate(position, record, at, &older);
+                let fate = sift.fate(position, record, at, &|thread| self.before.may_hold(thread));
                 if fate != Fate::LeftOut {
                     kept.push((position, fate));
                 }
             })?;
         }
-        if kept.is_empty() {
-            return Ok(Kept::Nothing);
-        }
-        if self.run.len() == 1 && kept.len() == records && kept.iter().all(|(_, fate)| *fate == Fate::Kept) {
+        if run.range.len() == 1 && kept.len() == records && kept.iter().all(|(_, fate)| *fate == Fate::Kept) {
             return Ok(Kept::AsMuch);
         }
         // A hint tells a segment's records thread by thread.
         kept.sort_unstable_by_key(|(position, _)| *position);
-        self.write_out(&kept, pace)
+        Ok(Kept::These(kept))
     }
 
-    /// Writes the records at these positions into a new segment.
-    fn write_out(&mut self, kept: &[(u64, Fate)], pace: &dyn Fn(u64) -> Result<()>) -> Result<Kept> {
+    /// Writes what is kept of a run into a new segment, whole, synced and with a lasting name; `None` if
+    /// something of it cannot be read.
+    fn write(&self, run: &Run, kept: &[(u64, Fate)]) -> Result<Option<Listed>> {
         let directory = &self.shared.directory;
-        let (first, last) = (self.listed()[0], self.listed()[self.run.len() - 1]);
-        let kind = Kind::Compacted { first: first.number, last: last.number };
-        let header = output::header(self.manifest.store, self.shared.tail.take_number(), fresh::salt(&*directory.fs), kind);
-        let mut output = Output::create(directory, header, pace)?;
-        let (mut rest, mut damaged) = (kept, HashSet::new());
-        for listed in self.listed() {
+        let kind = Kind::Compacted { first: run.first().number, last: run.last().number };
+        let header = output::header(run.manifest.store, self.shared.tail.take_number(), fresh::salt(&*directory.fs), kind);
+        let mut output = Output::create(directory, header, self.pace)?;
+        let mut rest = kept;
+        for listed in run.listed() {
             let (here, behind) = rest.split_at(rest.partition_point(|(position, _)| *position < listed.base + listed.end));
             rest = behind;
             if here.is_empty() {
                 continue;
             }
-            let (file, path) = open(directory, &self.manifest, listed)?;
+            let (file, path) = records::open(directory, &run.manifest, listed)?;
             let mut scan = Scan::new(file, &path, listed.salt, listed.counted_from(), u64::from(listed.first_frame), listed.end)?;
             for (position, fate) in here {
-                let Ok(frame) = scan.frame_at(position - listed.base)? else { return Ok(Kept::Damaged) };
+                let Ok(frame) = scan.frame_at(position - listed.base)? else { return Ok(None) };
                 match (fate, Record::decode(&frame.record)) {
                     (Fate::Floor(floor), Ok(record)) => {
                         output.mark(frame.head.seq, &Record::Trim { thread: record.thread(), floor: *floor })?;
                     }
                     (_, Ok(_)) if output.copy(&frame, &mut scan)? => {}
-                    // As damaged as it was; but who wants to try again finds the whole file.
-                    (_, Ok(_)) => drop(damaged.insert(listed.number)),
-                    (_, Err(_)) => return Ok(Kept::Damaged),
+                    _ => return Ok(None),
                 }
             }
         }
-        self.damaged.extend(damaged);
-        let listed = output.finish(first.base)?;
-        debug_assert!(listed.base + listed.end <= last.base + last.end, "positions behind it would stand in it");
+        let listed = output.finish(run.first().base)?;
+        debug_assert!(listed.base + listed.end <= run.end(), "positions behind it would stand in it");
         // CRASH: a compacted segment that no manifest lists, beside all that it would replace, was never
         // installed: it is removed by the next first opener, or the next compaction.
         let named = directory.rename(&names::segment_new(listed.number), &names::segment(listed.number));
@@ -250,160 +248,72 @@ impl Step<'_> {
             let _ = directory.remove(&names::segment_new(listed.number));
             discard(directory, listed.number);
         })?;
-        Ok(Kept::In(listed))
-    }
-
-    /// Which threads may have a record in front of the run.
-    fn older(&self) -> Older {
-        let mut older = Older { all: false, hasher: RandomState::new(), threads: HashSet::new() };
-        for listed in &self.manifest.segments[..self.run.start] {
-            let read = each_record(&self.shared.directory, &self.manifest, listed, &mut |met| match met {
-                Some(met) => drop(older.threads.insert(older.hasher.hash_one(met.record.thread()))),
-                None => older.all = true,
-            });
-            // Nobody can say what one holds that cannot be read.
-            if read.is_err() || older.all {
-                older.all = true;
-                return older;
-            }
-        }
-        older
+        Ok(Some(listed))
     }
 
     /// Replaces the run in the manifest, and removes its files.
-    fn install(&self, listed: Option<Listed>, end: u64) -> Result<Replaced> {
-        let installed = self.replace_run(listed);
+    fn install(&self, run: &Run, listed: Option<Listed>) -> Result<Replaced> {
+        let shared = self.shared;
+        let installed = replace(shared, run, listed);
         if let (Err(_), Some(listed)) = (&installed, listed)
-            && !self.shared.tail.is_poisoned(self.shared.epoch)
+            && !shared.tail.is_poisoned(shared.epoch)
         {
             // What failed before is what is told.
-            discard(&self.shared.directory, listed.number);
+            discard(&shared.directory, listed.number);
         }
         installed?;
         // Behind the turn: finding the frames anew keeps nobody waiting. What cannot be read now is
         // told by whoever reads it.
-        let _ = self.shared.follow_to(self.shared.tail.appended());
-        let _ = self.shared.refresh();
-        let mut bytes = 0;
-        for gone in self.listed() {
-            // What cannot be set aside now is by the next first opener.
-            bytes += self.remove(gone).unwrap_or(0);
-        }
+        let _ = shared.follow_to(shared.tail.appended());
+        let _ = shared.refresh();
+        let bytes: u64 = run.listed().iter().map(|gone| remove(&shared.directory, gone)).sum();
         let added = listed.map_or(0, |listed| listed.end);
-        Ok(Replaced {
-            segments: self.run.len() as u64,
-            bytes: bytes.saturating_sub(added),
-            number: listed.map(|listed| listed.number),
-            end,
-            damaged: None,
-        })
-    }
-
-    fn replace_run(&self, listed: Option<Listed>) -> Result<()> {
-        let shared = self.shared;
-        let mut turn = shared.turn()?;
-        let mut manifest = Manifest::clone(&turn.manifest);
-        shared.directory.require_in_force(&manifest)?;
-        let first = self.listed()[0].number;
-        let at = manifest.segments.iter().position(|listed| listed.number == first);
-        let run = at.map(|at| at..at + self.run.len()).filter(|run| manifest.segments.get(run.clone()) == Some(self.listed()));
-        let Some(run) = run else {
-            let message = "the segments were replaced by another compaction: somebody removed compact.lock while it was held";
-            return Err(Error::new(ErrorKind::Busy, message).with_file(&shared.directory.path, None));
-        };
-        if let Some(listed) = listed {
-            // Somebody who removed compact.lock may have let another compactor take it for a leftover.
-            shared
-                .directory
-                .open_log(listed.number, false)
-                .map_err(|error| Error::os("open", &shared.directory.file(&names::segment(listed.number)), error))?;
-            manifest.next_number = manifest.next_number.max(listed.number + 1);
-        }
-        fresh::remove_retired(&shared.directory, &mut manifest);
-        // One that could not be read to its end is not named: then nobody removes it.
-        let whole = self.listed().iter().map(|listed| listed.number).filter(|number| !self.damaged.contains(number));
-        manifest.retired.extend(whole);
-        manifest.segments.splice(run, listed);
-        manifest.compactions += 1;
-        manifest.compacted_at = manifest.compacted_at.max(self.known);
-        manifest.seq_floor = shared.tail.next_seq();
-        // CRASH: before the rename in here the old segments count, and the new one is a leftover; behind it
-        // the new one counts, and the old ones are leftovers that the manifest names as retired.
-        let mut installed = install(&shared.directory, &shared.tail, &mut manifest);
-        if listed.is_none() && matches!(&installed, Err(error) if error.kind() == ErrorKind::DiskFull) {
-            // No room even for the manifest, though much will be given back: what is kept behind the end
-            // for deletes makes it, and the hints of what is to go.
-            self.listed().iter().for_each(|listed| hints::remove(&shared.directory, listed.number));
-            turn.give_up_room(shared);
-            installed = install(&shared.directory, &shared.tail, &mut manifest);
-        }
-        installed.map_err(|error| answer(&shared.tail, shared.epoch, error))
-    }
-
-    /// Removes a segment that was replaced; one that could not be read to its end goes to quarantine
-    /// whole. Answers how many bytes that gives back.
-    fn remove(&self, listed: &Listed) -> Result<u64> {
-        let directory = &self.shared.directory;
-        let name = names::segment(listed.number);
-        hints::remove(directory, listed.number);
-        let bytes = directory.fs.open(&directory.file(&name), false).and_then(|file| file.len()).unwrap_or(0);
-        if self.damaged.contains(&listed.number) {
-            // CRASH: one that is left here is listed by nobody and set aside by the next first opener.
-            return leftovers::set_aside(directory, &name).map(|_| 0);
-        }
-        // What cannot be removed now is named as retired until it can.
-        Ok(directory.remove(&name).map_or(0, |()| bytes))
+        Ok(Replaced { segments: run.range.len() as u64, bytes: bytes.saturating_sub(added), end: run.end() })
     }
 }
 
-/// A record of a segment, and where its frame stands.
-struct Met<'a> {
-    record: &'a Record<'a>,
-    at: Location,
+/// Replaces a run by a segment, or by none, in the manifest.
+fn replace(shared: &Shared, run: &Run, listed: Option<Listed>) -> Result<()> {
+    let mut turn = shared.turn()?;
+    let mut manifest = Manifest::clone(&turn.manifest);
+    shared.directory.require_in_force(&manifest)?;
+    let at = manifest.segments.iter().position(|listed| listed.number == run.first().number);
+    let range = at.map(|at| at..at + run.range.len()).filter(|range| manifest.segments.get(range.clone()) == Some(run.listed()));
+    let Some(range) = range else {
+        let message = "the segments were replaced by another compaction: somebody removed compact.lock while it was held";
+        return Err(Error::new(ErrorKind::Busy, message).with_file(&shared.directory.path, None));
+    };
+    if let Some(listed) = listed {
+        // Somebody who removed compact.lock may have let another compactor take it for a leftover.
+        records::open(&shared.directory, &manifest, &listed)?;
+        manifest.next_number = manifest.next_number.max(listed.number + 1);
+    }
+    fresh::remove_retired(&shared.directory, &mut manifest);
+    manifest.retired.extend(run.listed().iter().map(|listed| listed.number));
+    manifest.segments.splice(range, listed);
+    manifest.compactions += 1;
+    manifest.compacted_at = manifest.compacted_at.max(run.known);
+    manifest.seq_floor = shared.tail.next_seq();
+    // CRASH: before the rename in here the old segments count, and the new one is a leftover; behind it
+    // the new one counts, and the old ones are leftovers that the manifest names as retired.
+    let mut installed = install(&shared.directory, &shared.tail, &mut manifest);
+    if listed.is_none() && matches!(&installed, Err(error) if error.kind() == ErrorKind::DiskFull) {
+        // No room even for the manifest, though much will be given back: what is kept behind the end
+        // for deletes makes it, and the hints of what is to go.
+        run.listed().iter().for_each(|listed| hints::remove(&shared.directory, listed.number));
+        turn.give_up_room(shared);
+        installed = install(&shared.directory, &shared.tail, &mut manifest);
+    }
+    installed.map_err(|error| answer(&shared.tail, shared.epoch, error))
 }
 
-/// Opens a listed segment. Errors: `Corrupt` where it is not the one that is listed, `Io`.
-fn open(directory: &Directory, manifest: &Manifest, listed: &Listed) -> Result<(Arc<dyn File>, PathBuf)> {
-    let path = directory.file(&names::segment(listed.number));
-    let file = directory.open_log(listed.number, false).map_err(|error| Error::os("open", &path, error))?;
-    examine::header_check(&*file, &path, manifest, listed)?;
-    Ok((file, path))
-}
-
-/// Hands on every record of a sealed segment, each thread's in the log's order, and where it stands;
-/// `None` for what cannot be read. From the segment's hint, if there is one to believe.
-fn each_record(directory: &Directory, manifest: &Manifest, listed: &Listed, take: &mut dyn FnMut(Option<Met<'_>>)) -> Result<()> {
-    let (file, path) = open(directory, manifest, listed)?;
-    let hint = hints::read(directory, &manifest.store, listed, &*file, listed.end);
-    if let Some(hint) = hint.filter(|hint| hint.heading().end == listed.end) {
-        for group in hint.groups() {
-            for item in group.items() {
-                let at = locate(listed.number, u64::from(item.offset8()) * 8, u64::from(item.length8()) * 8)?;
-                take(Some(Met { record: &item.record(group.thread), at }));
-            }
-        }
-        return Ok(());
-    }
-    let mut reached = u64::from(listed.first_frame);
-    let mut scan = Scan::new(file, &path, listed.salt, listed.counted_from(), reached, listed.end)?;
-    while let Some(found) = scan.next()? {
-        let Found::Frame(frame) = found else {
-            take(None);
-            continue;
-        };
-        reached = frame.end();
-        match Record::decode(&frame.record) {
-            Ok(record) => take(Some(Met { record: &record, at: location(listed, &frame)? })),
-            Err(flaw @ Flaw::Unknown(_)) => {
-                return Err(Error::new(ErrorKind::Unsupported, flaw.to_string()).with_file(&path, Some(frame.offset)));
-            }
-            Err(_) => take(None),
-        }
-    }
-    if reached < listed.end {
-        take(None);
-    }
-    Ok(())
+/// Removes a segment that was replaced; answers how many bytes that gives back. One that cannot be
+/// removed now is named as retired until it can.
+fn remove(directory: &Directory, listed: &Listed) -> u64 {
+    hints::remove(directory, listed.number);
+    let name = names::segment(listed.number);
+    let bytes = directory.fs.open(&directory.file(&name), false).and_then(|file| file.len()).unwrap_or(0);
+    directory.remove(&name).map_or(0, |()| bytes)
 }
 
 /// Removes a compacted segment that was not installed.
@@ -413,14 +323,63 @@ fn discard(directory: &Directory, number: u64) {
     let _ = directory.remove(&names::segment(number));
 }
 
-/// Threads by a hash of their ids: one that is taken for another keeps a record too many.
-struct Older {
+/// Removes what compactions left that were not installed: compacted segments that no manifest lists,
+/// under either name. In the turn, for one who lost `compact.lock` may be about to install one.
+fn remove_uninstalled(shared: &Shared) -> Result<()> {
+    let directory = &shared.directory;
+    let uninstalled = |contents: &Contents, manifest: &Manifest| {
+        let unlisted = |number: &&u64| manifest.segments.iter().all(|listed| listed.number != **number);
+        let named = contents.segments.iter().filter(unlisted).map(|&number| names::segment(number));
+        let working = contents.segments_new.iter().filter(unlisted).map(|&number| names::segment_new(number));
+        let mut names: Vec<String> = named.chain(working).collect();
+        names.retain(|name| leftovers::is_compacted(directory, name, manifest));
+        names
+    };
+    let manifest = shared.follower.reading().manifest.clone();
+    if uninstalled(&directory.contents()?, &manifest).is_empty() {
+        return Ok(());
+    }
+    let turn = shared.turn()?;
+    uninstalled(&directory.contents()?, &turn.manifest).iter().try_for_each(|name| directory.remove(name))
+}
+
+/// The threads that may have a record before some position, by a hash of their ids: one that is taken
+/// for another keeps a record too many. It only grows while runs are taken from the oldest on.
+struct Before {
+    thorough: bool,
+    upto: u64,
+    /// Nobody can say: one of the segments cannot be read, or they are too many to be read unasked.
     all: bool,
     hasher: RandomState,
     threads: HashSet<u64>,
 }
 
-impl Older {
+impl Before {
+    fn new(thorough: bool) -> Before {
+        Before { thorough, upto: 0, all: false, hasher: RandomState::new(), threads: HashSet::new() }
+    }
+
+    /// Looks through the segments before the one at an index, those that were not looked through yet.
+    fn look(&mut self, directory: &Directory, manifest: &Manifest, index: usize) {
+        let position = manifest.segments[index].base;
+        if position < self.upto {
+            *self = Before::new(self.thorough);
+        }
+        let new: Vec<&Listed> = manifest.segments[..index].iter().filter(|listed| listed.base >= self.upto).collect();
+        self.upto = position;
+        self.all |= !self.thorough && new.len() > LOOKED_THROUGH_MAX;
+        for listed in new {
+            if self.all {
+                return;
+            }
+            let read = records::each(directory, manifest, listed, &mut |met| match met {
+                Some(met) => drop(self.threads.insert(self.hasher.hash_one(met.record.thread()))),
+                None => self.all = true,
+            });
+            self.all |= read.is_err();
+        }
+    }
+
     fn may_hold(&self, thread: &str) -> bool {
         self.all || self.threads.contains(&self.hasher.hash_one(thread))
     }

@@ -14,8 +14,8 @@ use super::Shared;
 use super::active::Active;
 use super::changes::Changes;
 use super::examine::{self, locate};
-use super::hints;
 use super::look::look;
+use super::records::{self, Met};
 use super::recovery;
 use super::segments::{FrameHead, Segment};
 use super::tail::poisoned;
@@ -213,28 +213,15 @@ impl Reading {
             moves.gone.insert(locate(gone, 0, 0)?.segment);
         }
         for new in manifest.segments.iter().filter(|listed| listed.compacted && !before.contains(&listed.number)) {
-            let (file, segment) = self.open_sealed(shared, manifest, new)?;
-            shared.add_segment(segment.clone());
-            match hints::read(&shared.directory, &manifest.store, new, &*file, new.end) {
-                Some(hint) if hint.heading().end == new.end => hint.groups().for_each(|group| moves.add_group(segment.number, &group)),
-                _ => moves_of(&segment, new, &mut moves)?,
-            }
+            shared.add_segment(open_sealed(shared, manifest, new)?);
+            records::each(&shared.directory, manifest, new, &mut |met| {
+                if let Some(Met { record: Record::Put(put), at }) = met {
+                    moves.add(put.thread, put.place, at);
+                }
+            })?;
         }
         moves.sort();
         Ok(shared.index.relocated(&moves))
-    }
-
-    /// Opens a sealed segment that a manifest lists.
-    fn open_sealed(&self, shared: &Shared, manifest: &Manifest, listed: &Listed) -> Result<(Arc<dyn File>, Arc<Segment>)> {
-        let path = shared.directory.file(&names::segment(listed.number));
-        let file = shared.directory.open_log(listed.number, false).map_err(|error| Error::os("open", &path, error))?;
-        examine::header_check(&*file, &path, manifest, listed)?;
-        let length = file.len().map_err(|error| Error::os("read", &path, error))?;
-        if length < listed.end {
-            return Err(Error::new(ErrorKind::Corrupt, "the segment ends before what the manifest lists").with_file(&path, Some(length)));
-        }
-        let segment = Segment::new(listed, path, file.clone(), shared.options.mmap, length)?;
-        Ok((file, segment))
     }
 
     /// Goes on in a segment that this process has made: its descriptor is in no doubt.
@@ -357,20 +344,14 @@ impl Reading {
     }
 }
 
-/// Notes where the checkpoints in a compacted segment stand, of which there is no hint.
-fn moves_of(segment: &Segment, listed: &Listed, moves: &mut Moves) -> Result<()> {
-    let mut offset = u64::from(listed.first_frame);
-    while offset < listed.end {
-        let Ok(frame) = segment.frame_head(offset, listed.end) else {
-            offset = segment.behind_damage(offset, listed.end);
-            continue;
-        };
-        if let Ok(Record::Put(put)) = Record::decode(&frame.record) {
-            moves.add(put.thread, put.place, locate(listed.number, offset, frame.head.frame_len())?);
-        }
-        offset += frame.head.frame_len();
+/// Opens a sealed segment that a manifest lists.
+fn open_sealed(shared: &Shared, manifest: &Manifest, listed: &Listed) -> Result<Arc<Segment>> {
+    let (file, path) = records::open(&shared.directory, manifest, listed)?;
+    let length = file.len().map_err(|error| Error::os("read", &path, error))?;
+    if length < listed.end {
+        return Err(Error::new(ErrorKind::Corrupt, "the segment ends before what the manifest lists").with_file(&path, Some(length)));
     }
-    Ok(())
+    Segment::new(listed, path, file, shared.options.mmap, length)
 }
 
 /// Takes in a frame's record; one that is damaged costs itself alone.

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Shared;
-use super::compact::Replaced;
+use super::compact::{Pass, Replaced};
 use super::hints;
 use super::locks::{self, Held};
 use super::runs::{self, Wanted};
@@ -23,6 +23,9 @@ use crate::format::names;
 use crate::fs::Lock;
 use crate::fs::fork::Home;
 use crate::report::Compacted;
+
+/// How long a put waits at most for a step that another one does, where very much is dead.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long to wait between two tries for the right to compact.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -42,8 +45,8 @@ pub(crate) struct Sizes {
     /// The generation in which compacting found nothing worth it, and what was dead then.
     settled_in: AtomicU64,
     settled_dead: AtomicU64,
-    /// One worker of this handle at a time.
-    compacting: Mutex<()>,
+    /// One worker of this handle at a time; with the segments that were looked at and left as they are.
+    compacting: Mutex<HashSet<u64>>,
 }
 
 /// How much there is to be reclaimed.
@@ -58,7 +61,8 @@ enum Need {
 
 /// The right to compact, in this process and among all; given up when dropped.
 pub(crate) struct RightToCompact<'a> {
-    _here: MutexGuard<'a, ()>,
+    /// The numbers of segments that were looked at and left as they are, or have just been written.
+    pub settled: MutexGuard<'a, HashSet<u64>>,
     _lock: Option<Held>,
 }
 
@@ -90,27 +94,27 @@ impl Shared {
     pub(super) fn compact(&self) -> Result<Compacted> {
         self.right_to_write()?;
         self.at_home()?;
-        let _right = self.right_to_compact()?;
-        self.remove_uninstalled()?;
-        let (mut sum, mut from, mut settled, mut damaged) = (Compacted::default(), 0, HashSet::new(), None);
         let pace = paced(None);
+        let mut right = self.right_to_compact()?;
+        right.settled.clear();
+        let mut pass = Pass::begin(self, right, &pace, true)?;
+        let (mut sum, mut from) = (Compacted::default(), 0);
         let mut count = |replaced: &Replaced| {
             sum.segments += replaced.segments;
             sum.bytes += replaced.bytes;
         };
         // On a full disk this makes room for the rest.
-        while let Some(replaced) = self.compact_step(Wanted::Dead, &mut settled, &pace)? {
+        while let Some(replaced) = pass.step(Wanted::Dead)? {
             count(&replaced);
         }
         let upto = self.seal_what_is_dead()?;
-        while let Some(replaced) = self.compact_step(Wanted::Next(from, upto), &mut settled, &pace)? {
+        while let Some(replaced) = pass.step(Wanted::Next(from, upto))? {
             count(&replaced);
             from = replaced.end;
-            damaged = damaged.or(replaced.damaged);
         }
-        if let Some(path) = damaged {
+        if let Some(path) = pass.damaged {
             let message =
-                "a checkpoint that is shown cannot be read any more, so its segment was left as it is; all else is reclaimed: see verify";
+                "a segment that is damaged was left as it is, and all else is reclaimed: see verify, and repair for what can be read";
             return Err(Error::new(ErrorKind::Corrupt, message).with_file(&path, None));
         }
         Ok(sum)
@@ -162,7 +166,7 @@ impl Shared {
         let refused = |error| locks::refused(error, &self.directory.file(names::COMPACT_LOCK));
         match lock {
             Some(lock) if !lock.try_exclusive().map_err(refused)? => Ok(None),
-            lock => Ok(Some(RightToCompact { _here: here, _lock: lock.map(Held::new) })),
+            lock => Ok(Some(RightToCompact { settled: here, _lock: lock.map(Held::new) })),
         }
     }
 
@@ -211,23 +215,33 @@ impl Shared {
     /// Whoever else is at it is left to it.
     fn keep_house(&self, stop: &AtomicBool) -> Result<()> {
         let pace = paced(Some(stop));
-        let mut settled = HashSet::new();
         while self.need() != Need::None && !stop.load(Relaxed) {
-            let Some(_right) = self.right_to_compact_now()? else { return Ok(()) };
-            self.remove_uninstalled()?;
-            if self.compact_step(Wanted::Best, &mut settled, &pace)?.is_none() {
-                self.settle();
+            let Some(right) = self.right_to_compact_now()? else { return Ok(()) };
+            self.one_step(right, &pace)?;
+        }
+        Ok(())
+    }
+
+    /// One step, where so much is dead that whoever puts must see to it; waits for one that is under way.
+    pub(super) fn step_now(&self) -> Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < PATIENCE {
+            if let Some(right) = self.right_to_compact_now()? {
+                return self.one_step(right, &paced(None));
+            }
+            std::thread::sleep(PAUSE);
+            if self.need() != Need::Much {
+                break;
             }
         }
         Ok(())
     }
 
-    /// One step, if nobody else is at it.
-    pub(super) fn step_now(&self) -> Result<()> {
-        let Some(_right) = self.right_to_compact_now()? else { return Ok(()) };
-        match self.compact_step(Wanted::Best, &mut HashSet::new(), &paced(None))? {
-            Some(replaced) if replaced.segments > 0 => {}
-            _ => self.settle(),
+    fn one_step(&self, right: RightToCompact<'_>, pace: &dyn Fn(u64) -> Result<()>) -> Result<()> {
+        let mut pass = Pass::begin(self, right, pace, false)?;
+        if pass.step(Wanted::Best)?.is_none() {
+            pass.right.settled.clear();
+            self.settle();
         }
         Ok(())
     }

@@ -31,6 +31,7 @@ mod output;
 mod pieces;
 mod plan;
 mod read;
+mod records;
 mod recovery;
 mod repair;
 mod replay;

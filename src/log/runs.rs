@@ -13,6 +13,8 @@ pub(crate) struct Candidate {
     pub used: u64,
     /// Those of frames that are shown.
     pub live: u64,
+    /// Whether its file is.
+    pub is_there: bool,
     /// Whether it was looked at and left as it is, or has just been written.
     pub settled: bool,
 }
@@ -38,6 +40,11 @@ const DEAD_MAX: usize = 64;
 const SMALL_MIN: usize = 8;
 
 impl Candidate {
+    /// Whether it may be in a run that nobody asked for.
+    fn is_open(&self) -> bool {
+        self.is_there && !self.settled
+    }
+
     fn dead(&self) -> u64 {
         self.used.saturating_sub(self.live)
     }
@@ -73,7 +80,7 @@ pub(crate) fn choose(candidates: &[Candidate], wanted: Wanted, usual: u64) -> Op
 
 /// What is wholly dead costs nothing.
 fn dead_wholly(candidates: &[Candidate]) -> Option<Range<usize>> {
-    let is_dead = |candidate: &Candidate| candidate.live == 0 && !candidate.settled;
+    let is_dead = |candidate: &Candidate| candidate.live == 0 && candidate.is_open();
     let start = candidates.iter().position(is_dead)?;
     let length = candidates[start..].iter().take_while(|candidate| is_dead(candidate)).count();
     Some(start..start + length.min(DEAD_MAX))
@@ -81,14 +88,14 @@ fn dead_wholly(candidates: &[Candidate]) -> Option<Range<usize>> {
 
 fn dead_most(candidates: &[Candidate], usual: u64) -> Option<Range<usize>> {
     let share = |candidate: &Candidate| candidate.dead() as f64 / candidate.used.max(1) as f64;
-    let worth = candidates.iter().enumerate().filter(|(_, it)| !it.settled && it.dead() >= it.used / WORTH_DEAD && it.dead() > 0);
+    let worth = candidates.iter().enumerate().filter(|(_, it)| it.is_open() && it.dead() >= it.used / WORTH_DEAD && it.dead() > 0);
     let (start, most) = worth.max_by(|(_, a), (_, b)| share(a).total_cmp(&share(b)))?;
-    let fits = |candidate: &Candidate| !candidate.settled && (share(candidate) >= share(most) / 2.0 || candidate.is_small(usual));
+    let fits = |candidate: &Candidate| candidate.is_open() && (share(candidate) >= share(most) / 2.0 || candidate.is_small(usual));
     Some(extended(candidates, start..start + 1, usual, fits))
 }
 
 fn small(candidates: &[Candidate], usual: u64) -> Option<Range<usize>> {
-    let is_small = |candidate: &Candidate| candidate.is_small(usual) && !candidate.settled;
+    let is_small = |candidate: &Candidate| candidate.is_small(usual) && candidate.is_open();
     let runs = candidates.chunk_by(|a, b| is_small(a) && is_small(b));
     let mut start = 0;
     for run in runs {
@@ -104,13 +111,14 @@ fn small(candidates: &[Candidate], usual: u64) -> Option<Range<usize>> {
 fn next(candidates: &[Candidate], from: u64, upto: u64, usual: u64) -> Option<Range<usize>> {
     let end = candidates.partition_point(|candidate| candidate.at < upto);
     let candidates = &candidates[..end];
-    let gains = |candidate: &Candidate| candidate.dead() > 0 || candidate.used == 0;
+    let gains = |candidate: &Candidate| candidate.is_there && (candidate.dead() > 0 || candidate.used == 0);
+    let is_small = |candidate: &Candidate| candidate.is_there && candidate.is_small(usual);
     let start = (0..end).find(|&at| {
         let (it, behind) = (&candidates[at], candidates.get(at + 1));
         it.at >= from
             && (gains(it) || it.is_small(usual) && behind.is_some_and(|behind| behind.is_small(usual) && it.live + behind.live <= usual))
     })?;
-    let fits = |candidate: &Candidate| gains(candidate) || candidate.is_small(usual);
+    let fits = |candidate: &Candidate| gains(candidate) || is_small(candidate);
     let behind = extended(&candidates[start..], 0..1, usual, fits);
     Some(start..start + behind.end)
 }
@@ -139,7 +147,11 @@ mod tests {
     /// Segments of (used, live), one after the other.
     fn segments(sizes: &[(u64, u64)]) -> Vec<Candidate> {
         let at = |index: usize| sizes[..index].iter().map(|(used, _)| used + 72).sum();
-        sizes.iter().enumerate().map(|(index, &(used, live))| Candidate { at: at(index), used, live, settled: false }).collect()
+        sizes
+            .iter()
+            .enumerate()
+            .map(|(index, &(used, live))| Candidate { at: at(index), used, live, is_there: true, settled: false })
+            .collect()
     }
 
     fn best(sizes: &[(u64, u64)]) -> Option<Range<usize>> {
@@ -166,6 +178,10 @@ mod tests {
         let mut settled = segments(&[(800, 0), (800, 100)]);
         settled.iter_mut().for_each(|candidate| candidate.settled = true);
         assert_eq!(choose(&settled, Wanted::Best, USUAL), None);
+        let mut missing = segments(&[(800, 700), (800, 0), (800, 100)]);
+        missing[1].is_there = false;
+        assert_eq!(choose(&missing, Wanted::Best, USUAL), Some(2..3));
+        assert_eq!(choose(&missing, Wanted::Next(0, u64::MAX), USUAL), Some(0..1));
     }
 
     #[test]

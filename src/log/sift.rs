@@ -43,12 +43,13 @@ pub(crate) struct Sift<'a> {
     /// The threads as they are shown.
     threads: &'a HashMap<&'a str, &'a Arc<View>>,
     said: HashMap<Box<str>, Said>,
+    has_deletes: bool,
 }
 
 impl<'a> Sift<'a> {
     /// A sift for a store that shows these threads.
     pub fn new(threads: &'a HashMap<&'a str, &'a Arc<View>>) -> Sift<'a> {
-        Sift { threads, said: HashMap::new() }
+        Sift { threads, said: HashMap::new(), has_deletes: false }
     }
 
     /// Meets the thread's next record of the run; answers whether it is shown.
@@ -63,6 +64,7 @@ impl<'a> Sift<'a> {
             Record::Put(put) => put.floor,
             Record::Trim { floor, .. } => *floor,
             Record::DeleteThread { .. } => {
+                self.has_deletes = true;
                 *said = Said { deleted: Some(position), ..Said::default() };
                 return false;
             }
@@ -70,7 +72,10 @@ impl<'a> Sift<'a> {
                 said.limited = Some(position);
                 return false;
             }
-            Record::DeleteCheckpoint { .. } => return false,
+            Record::DeleteCheckpoint { .. } => {
+                self.has_deletes = true;
+                return false;
+            }
         };
         if is_shown {
             said.kept_floor = said.kept_floor.max(floor);
@@ -93,6 +98,11 @@ impl<'a> Sift<'a> {
                 said.floor = (0, 0);
             }
         }
+    }
+
+    /// Whether what segments before the run hold matters.
+    pub fn has_deletes(&self) -> bool {
+        self.has_deletes
     }
 
     /// What becomes of a record that was met. `older` answers whether segments before the run may hold

@@ -9,7 +9,6 @@ use std::sync::{Arc, OnceLock};
 
 use super::ids::{IdKey, IdTable};
 use super::steps::Steps;
-use crate::format::hint::Group;
 
 /// Where a frame stands: segment, offset and length, the latter two in units of 8 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,16 +66,6 @@ impl Moves {
         match self.to.get_mut(thread) {
             Some(places) => places.push((place, at)),
             None => drop(self.to.insert(thread.into(), vec![(place, at)])),
-        }
-    }
-
-    /// Notes where all that a compacted segment's hint has of a thread stands now.
-    pub fn add_group(&mut self, segment: u32, group: &Group<'_>) {
-        let puts = group.items().filter(|item| item.is_put());
-        let to = puts.map(|item| (item.place(), Location { segment, offset8: item.offset8(), length8: item.length8() }));
-        match self.to.get_mut(group.thread) {
-            Some(places) => places.extend(to),
-            None => drop(self.to.insert(group.thread.into(), to.collect())),
         }
     }
 

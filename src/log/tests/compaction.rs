@@ -1,7 +1,6 @@
 //! Compaction beside everything else: another handle deletes, trims, puts and re-makes threads at each
 //! operation of a compaction, and what was deleted is gone, what was put is there, in both.
 
-use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use crate::checkpoint::{CheckpointId, Metadata, TypeTag};
 use crate::checkpointer::Checkpointer;
 use crate::error::ErrorKind;
 use crate::log::Store;
+use crate::log::compact::Pass;
 use crate::log::runs::Wanted;
 use crate::query::HistoryQuery;
 
@@ -127,7 +127,9 @@ fn what_is_sealed_while_a_compaction_looks_is_not_taken_for_dead() {
         layer.set(Some(Fault::once(Kind::Sync, Action::Pause, Moment::Before)));
         let compacting = {
             let one = one.clone();
-            std::thread::spawn(move || one.shared.compact_step(wanted, &mut HashSet::new(), &|_| Ok(())).map(|step| step.is_some()))
+            std::thread::spawn(move || {
+                Pass::begin(&one.shared, one.shared.right_to_compact()?, &|_| Ok(()), false)?.step(wanted).map(|step| step.is_some())
+            })
         };
         layer.paused();
         (0..20).for_each(|_| put(&other, "meanwhile", 12_000, Durability::Sync).unwrap());
