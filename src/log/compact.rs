@@ -44,6 +44,8 @@ pub(super) struct Pass<'a> {
     /// Called behind each piece written; ends the step by an error.
     pace: &'a dyn Fn(u64) -> Result<()>,
     before: Before,
+    /// Whether bytes stand behind a segment's frames, as far as that was looked at.
+    remains: HashMap<u64, bool>,
     /// The first segment that was left alone because something in it cannot be read.
     pub damaged: Option<PathBuf>,
     pub right: RightToCompact<'a>,
@@ -104,7 +106,7 @@ impl<'a> Pass<'a> {
     /// Errors: as [`Pass::step`].
     pub fn begin(shared: &'a Shared, right: RightToCompact<'a>, pace: &'a dyn Fn(u64) -> Result<()>, thorough: bool) -> Result<Pass<'a>> {
         remove_uninstalled(shared)?;
-        Ok(Pass { shared, pace, before: Before::new(thorough), damaged: None, right })
+        Ok(Pass { shared, pace, before: Before::new(thorough), remains: HashMap::new(), damaged: None, right })
     }
 
     /// One step; `None` where there is nothing to be done.
@@ -151,7 +153,7 @@ impl<'a> Pass<'a> {
         }
         let segments: Arc<SegmentSet> = self.shared.segments.load_full();
         let sealed = manifest.segments.iter().take_while(|listed| listed.end != 0 && listed.base + listed.end <= moment.published);
-        let candidate = |listed: &Listed| {
+        let mut candidate = |listed: &Listed| {
             let number = u32::try_from(listed.number).unwrap_or(u32::MAX);
             let is_there = segments.contains_key(&number);
             if !is_there {
@@ -162,10 +164,25 @@ impl<'a> Pass<'a> {
                 used: listed.end - u64::from(listed.first_frame),
                 live: live.get(&number).copied().unwrap_or(0),
                 is_there,
+                has_remains: is_there && self.has_remains(manifest, listed),
                 settled: self.right.settled.contains(&listed.number),
             }
         };
-        sealed.map(candidate).collect()
+        sealed.map(&mut candidate).collect()
+    }
+
+    /// Whether a segment was sealed before its end, because what stood behind was written anew: then that
+    /// is there twice. Looked at only by who is thorough, once. What cannot be read has none.
+    fn has_remains(&mut self, manifest: &Manifest, listed: &Listed) -> bool {
+        if !self.before.thorough || listed.compacted {
+            return false;
+        }
+        let look = || {
+            let (file, path) = records::open(&self.shared.directory, manifest, listed)?;
+            let mut scan = Scan::new(file, &path, listed.salt, listed.counted_from(), listed.end, u64::MAX)?;
+            Ok::<bool, Error>(!scan.only_zeros(listed.end)?)
+        };
+        *self.remains.entry(listed.number).or_insert_with(|| look().unwrap_or(false))
     }
 
     /// Decides what is kept of a run.
@@ -203,7 +220,8 @@ impl<'a> Pass<'a> {
                 }
             })?;
         }
-        if run.range.len() == 1 && kept.len() == records && kept.iter().all(|(_, fate)| *fate == Fate::Kept) {
+        let has_remains = run.listed().iter().any(|listed| self.remains.get(&listed.number) == Some(&true));
+        if run.range.len() == 1 && !has_remains && kept.len() == records && kept.iter().all(|(_, fate)| *fate == Fate::Kept) {
             return Ok(Kept::AsMuch);
         }
         // A hint tells a segment's records thread by thread.
@@ -328,19 +346,23 @@ fn discard(directory: &Directory, number: u64) {
 fn remove_uninstalled(shared: &Shared) -> Result<()> {
     let directory = &shared.directory;
     let uninstalled = |contents: &Contents, manifest: &Manifest| {
-        let unlisted = |number: &&u64| manifest.segments.iter().all(|listed| listed.number != **number);
-        let named = contents.segments.iter().filter(unlisted).map(|&number| names::segment(number));
-        let working = contents.segments_new.iter().filter(unlisted).map(|&number| names::segment_new(number));
-        let mut names: Vec<String> = named.chain(working).collect();
-        names.retain(|name| leftovers::is_compacted(directory, name, manifest));
-        names
+        let is_compacted = |name: String| leftovers::is_compacted(directory, &name, manifest);
+        let is_leftover = |number: &u64| is_compacted(names::segment(*number)) || is_compacted(names::segment_new(*number));
+        let unlisted = |number: &u64| manifest.segments.iter().all(|listed| listed.number != *number);
+        let numbers = contents.segments.iter().chain(&contents.segments_new).copied().filter(unlisted);
+        numbers.filter(is_leftover).collect::<HashSet<u64>>()
     };
     let manifest = shared.follower.reading().manifest.clone();
     if uninstalled(&directory.contents()?, &manifest).is_empty() {
         return Ok(());
     }
     let turn = shared.turn()?;
-    uninstalled(&directory.contents()?, &turn.manifest).iter().try_for_each(|name| directory.remove(name))
+    for number in uninstalled(&directory.contents()?, &turn.manifest) {
+        hints::remove(directory, number);
+        directory.remove(&names::segment(number))?;
+        directory.remove(&names::segment_new(number))?;
+    }
+    Ok(())
 }
 
 /// The threads that may have a record before some position, by a hash of their ids: one that is taken

@@ -110,6 +110,6 @@ pub(crate) fn install(directory: &Directory, number: u64, bytes: &[u8]) -> Resul
     // CRASH: a working name is removed by the next first opener (step 7). Where two write the same
     // hint at once, or power fails behind the rename, one that is not whole may get the name: it is
     // not believed.
-    file.write_at(&[bytes], 0).map_err(|error| Error::os("write", &directory.file(&name), error))?;
-    directory.rename(&name, &names::hint(number))
+    let written = file.write_at(&[bytes], 0).map_err(|error| Error::os("write", &directory.file(&name), error));
+    written.and_then(|()| directory.rename(&name, &names::hint(number))).inspect_err(|_| drop(directory.remove(&name)))
 }

@@ -153,7 +153,7 @@ impl Shared {
     }
 
     /// The same if nobody has it.
-    fn right_to_compact_now(&self) -> Result<Option<RightToCompact<'_>>> {
+    pub(super) fn right_to_compact_now(&self) -> Result<Option<RightToCompact<'_>>> {
         self.right_if_free(self.compact_lock()?)
     }
 

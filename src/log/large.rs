@@ -105,9 +105,9 @@ impl Shared {
         // CRASH: whole and synced under its working name, and counted only once a manifest lists it.
         file.sync().map_err(failed)?;
         manifest.seq_floor = self.tail.next_seq();
-        if turn.active.end == turn.active.segment.first_frame {
-            manifest.retired.extend(manifest.segments.pop().map(|empty| empty.number));
-        }
+        let is_empty = turn.active.end == turn.active.segment.first_frame;
+        let empty = if is_empty { manifest.segments.pop().map(|empty| empty.number) } else { None };
+        manifest.retired.extend(empty);
         let listed = Listed { number, salt, base, end: at, first_frame, compacted: false };
         manifest.segments.push(listed);
         let next = fresh::empty(&self.directory, &self.options, &self.tail, &mut manifest, base + at)?;
@@ -119,7 +119,7 @@ impl Shared {
             self.tail.poison(self.epoch);
             return Err(poisoned().with_source(error));
         }
-        for &empty in &manifest.retired {
+        if let Some(empty) = empty {
             // Removed by the next opener if not now: the manifest names it as retired.
             let _ = self.directory.remove(&names::segment(empty));
         }

@@ -278,11 +278,12 @@ impl Shared {
     /// Forgets the segments that a manifest does not list: no view leads there any more.
     fn keep_segments(&self, manifest: &Manifest) {
         self.sizes.note(manifest, self.options.segment_bytes);
-        let mut segments = SegmentSet::clone(&self.segments.load());
-        if segments.len() == manifest.segments.len() {
+        let listed: HashSet<u64> = manifest.segments.iter().map(|listed| listed.number).collect();
+        let segments = self.segments.load();
+        if segments.keys().all(|&number| listed.contains(&u64::from(number))) {
             return;
         }
-        let listed: HashSet<u64> = manifest.segments.iter().map(|listed| listed.number).collect();
+        let mut segments = SegmentSet::clone(&segments);
         segments.retain(|&number, _| listed.contains(&u64::from(number)));
         self.segments.store(Arc::new(segments));
     }
@@ -366,9 +367,14 @@ impl Drop for Shared {
             // A courtesy to Buffered puts; `close` is the call that answers whether it worked.
             let _ = self.sync();
         }
-        if self.turn.is_some() && !self.tail.is_poisoned(self.epoch) {
+        // Not beside a compaction: what is written here may be of a segment that it has removed.
+        if self.turn.is_some()
+            && !self.tail.is_poisoned(self.epoch)
+            && let Ok(Some(_right)) = self.right_to_compact_now()
+            && let Ok(manifest) = self.directory.manifest()
+        {
             // The next opener is quicker with them, and no worse off without.
-            let _ = hints::write_missing(&self.directory, &self.follower.reading().manifest, self.hints_from, self.tail.synced());
+            let _ = hints::write_missing(&self.directory, &manifest, self.hints_from, self.tail.synced());
         }
     }
 }

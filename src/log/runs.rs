@@ -15,6 +15,8 @@ pub(crate) struct Candidate {
     pub live: u64,
     /// Whether its file is.
     pub is_there: bool,
+    /// Whether bytes stand behind its frames that are in another segment by now.
+    pub has_remains: bool,
     /// Whether it was looked at and left as it is, or has just been written.
     pub settled: bool,
 }
@@ -111,7 +113,7 @@ fn small(candidates: &[Candidate], usual: u64) -> Option<Range<usize>> {
 fn next(candidates: &[Candidate], from: u64, upto: u64, usual: u64) -> Option<Range<usize>> {
     let end = candidates.partition_point(|candidate| candidate.at < upto);
     let candidates = &candidates[..end];
-    let gains = |candidate: &Candidate| candidate.is_there && (candidate.dead() > 0 || candidate.used == 0);
+    let gains = |candidate: &Candidate| candidate.is_there && (candidate.dead() > 0 || candidate.used == 0 || candidate.has_remains);
     let is_small = |candidate: &Candidate| candidate.is_there && candidate.is_small(usual);
     let start = (0..end).find(|&at| {
         let (it, behind) = (&candidates[at], candidates.get(at + 1));
@@ -150,7 +152,7 @@ mod tests {
         sizes
             .iter()
             .enumerate()
-            .map(|(index, &(used, live))| Candidate { at: at(index), used, live, is_there: true, settled: false })
+            .map(|(index, &(used, live))| Candidate { at: at(index), used, live, is_there: true, has_remains: false, settled: false })
             .collect()
     }
 

@@ -69,9 +69,15 @@ impl Moves {
         }
     }
 
-    /// To be called once all are noted.
+    /// To be called once all are noted, segment by segment in the log's order. Of a checkpoint that was
+    /// put again while compaction went on, several may be there: the last one counts.
     pub fn sort(&mut self) {
-        self.to.values_mut().for_each(|places| places.sort_unstable_by_key(|(place, _)| *place));
+        for places in self.to.values_mut() {
+            places.sort_by_key(|(place, _)| *place);
+            places.reverse();
+            places.dedup_by_key(|(place, _)| *place);
+            places.reverse();
+        }
     }
 
     /// The threads that have frames there.

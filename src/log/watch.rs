@@ -121,10 +121,11 @@ struct Moment {
 
 impl Moment {
     fn now(shared: &Shared) -> Moment {
-        // In this order: what is published stands in segments that this manifest lists.
         let visible = shared.index.published();
-        let manifest = shared.follower.reading().manifest.clone();
-        Moment { visible, manifest, segments: shared.segments.load_full() }
+        // Behind it, so that what is published stands in segments that the manifest lists; and both while
+        // nobody moves them on: compaction lets go of segments.
+        let reading = shared.follower.reading();
+        Moment { visible, manifest: reading.manifest.clone(), segments: shared.segments.load_full() }
     }
 }
 
@@ -142,10 +143,11 @@ struct Cursor {
 impl Cursor {
     /// Behind all that is visible.
     fn at_end(shared: &Shared) -> Cursor {
+        let reading = shared.follower.reading();
         let (at, last_seq) = shared.index.shown();
-        let manifest = shared.follower.reading().manifest.clone();
-        let segment = manifest.segments[covering(&manifest, at)].number;
-        Cursor { at, segment, last_seq }
+        let covering = reading.manifest.segments[covering(&reading.manifest, at)];
+        // In a compacted one a position says nothing: it is begun with, and passed by the numbers.
+        Cursor { at, segment: if covering.compacted { 0 } else { covering.number }, last_seq }
     }
 
     /// Goes on to the first visible record for which `look`, given its number, answers something.

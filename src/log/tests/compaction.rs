@@ -13,6 +13,7 @@ use crate::batch::{Batch, Durability, PutOptions};
 use crate::checkpoint::{CheckpointId, Metadata, TypeTag};
 use crate::checkpointer::Checkpointer;
 use crate::error::ErrorKind;
+use crate::format::names;
 use crate::log::Store;
 use crate::log::compact::Pass;
 use crate::log::runs::Wanted;
@@ -393,4 +394,141 @@ fn a_batch_over_several_threads_survives_in_part() {
     store.compact().unwrap();
     assert_eq!(contents(&store), before);
     index_is_derived(&store, &scratch.dir());
+}
+
+/// Compacts the runs that begin in a stretch of the log, as nobody does by hand.
+fn compact_between(store: &Store, from: u64, upto: u64, thorough: bool) -> u64 {
+    let right = store.shared.right_to_compact().unwrap();
+    let mut pass = Pass::begin(&store.shared, right, &|_| Ok(()), thorough).unwrap();
+    let (mut from, mut segments) = (from, 0);
+    while let Some(replaced) = pass.step(Wanted::Next(from, upto)).unwrap() {
+        (from, segments) = (replaced.end, segments + replaced.segments);
+    }
+    segments
+}
+
+/// A position behind all that was put so far, in a segment that begins there.
+fn mark(store: &Store) -> u64 {
+    let segments = || store.shared.directory.manifest().unwrap().segments;
+    let before = segments().len();
+    while segments().len() == before {
+        put(store, "filler", 5_000, Durability::Buffered).unwrap();
+    }
+    segments().last().unwrap().base
+}
+
+#[test]
+fn a_delete_is_kept_while_older_segments_hold_what_it_deleted() {
+    for again in [false, true] {
+        let scratch = Scratch::new();
+        let store = open(&scratch, &Failing::default());
+        store.retain(None, None).unwrap();
+        for thread in ["whole", "single"] {
+            (0..3).for_each(|_| put(&store, thread, 100, Durability::Buffered).unwrap());
+        }
+        let middle = mark(&store);
+        (0..3).for_each(|_| put(&store, "trimmed", 100, Durability::Buffered).unwrap());
+        store.retain(Some("trimmed"), Some(1)).unwrap();
+        store.delete("whole").unwrap();
+        let oldest = store.history_bytes("single", &HistoryQuery::default()).unwrap().last().unwrap().unwrap();
+        store.delete_checkpoint("single", &oldest.id).unwrap();
+        if again {
+            put(&store, "whole", 50, Durability::Buffered).unwrap();
+        }
+        let end = mark(&store);
+        let before = contents(&store);
+        assert!(compact_between(&store, middle, end, false) > 0);
+        index_is_derived(&store, &scratch.dir());
+        store.sync().unwrap();
+        // Then what they deleted goes, and last the deletes themselves.
+        for (from, upto) in [(0, middle), (middle, end)] {
+            compact_between(&store, from, upto, true);
+            index_is_derived(&store, &scratch.dir());
+            assert_eq!(contents(&Store::options().read_only(true).open(scratch.dir()).unwrap()), before);
+        }
+    }
+}
+
+#[test]
+fn a_delete_is_kept_while_an_older_segment_cannot_be_read() {
+    let scratch = Scratch::new();
+    let store = open(&scratch, &Failing::default());
+    store.retain(None, None).unwrap();
+    (0..3).for_each(|_| put(&store, "deleted", 100, Durability::Buffered).unwrap());
+    let middle = mark(&store);
+    (0..3).for_each(|_| put(&store, "trimmed", 100, Durability::Buffered).unwrap());
+    store.retain(Some("trimmed"), Some(1)).unwrap();
+    store.delete("deleted").unwrap();
+    let end = mark(&store);
+    let oldest = store.shared.directory.manifest().unwrap().segments[0].number;
+    let path = store.shared.directory.file(&names::segment(oldest));
+    let whole = fs::read(&path).unwrap();
+    let mut torn = whole.clone();
+    torn[72..100].fill(0xff);
+    fs::write(&path, torn).unwrap();
+    assert!(compact_between(&store, middle, end, true) > 0);
+    fs::write(&path, whole).unwrap();
+    drop(store);
+    let store = open(&scratch, &Failing::default());
+    assert!(store.recovery().damage.is_empty() && !store.exists("deleted").unwrap());
+}
+
+#[test]
+fn what_is_dead_by_an_unsynced_record_is_synced_before_it_goes() {
+    let scratch = Scratch::new();
+    let store = options(&Failing::default()).durability(Durability::Buffered).open(scratch.dir()).unwrap();
+    (0..3).for_each(|_| put(&store, "t", 100, Durability::Sync).unwrap());
+    let end = mark(&store);
+    store.sync().unwrap();
+    store.delete("t").unwrap();
+    assert!(store.shared.tail.synced() < store.shared.tail.appended());
+    assert!(compact_between(&store, 0, end, false) > 0);
+    assert_eq!(store.shared.tail.synced(), store.shared.tail.appended());
+}
+
+#[test]
+fn no_number_is_given_twice_when_all_that_had_one_is_compacted_away() {
+    let scratch = Scratch::new();
+    let store = open(&scratch, &Failing::default());
+    (0..3).for_each(|_| put(&store, "t", 100, Durability::Sync).unwrap());
+    let highest = store.head("t").unwrap().unwrap().seq;
+    store.delete("t").unwrap();
+    store.compact().unwrap();
+    drop(store);
+    fs::remove_file(scratch.dir().join("tail")).unwrap();
+    let store = open(&scratch, &Failing::default());
+    put(&store, "t", 100, Durability::Sync).unwrap();
+    assert!(store.head("t").unwrap().unwrap().seq > highest + 1);
+}
+
+#[test]
+fn what_is_damaged_is_left_alone_and_told() {
+    for (name, what) in [("a payload", 300usize), ("a head", 72)] {
+        let scratch = Scratch::new();
+        let store = open(&scratch, &Failing::default());
+        store.retain(None, None).unwrap();
+        for thread in ["kept", "dropped"] {
+            put(&store, thread, 1_000, Durability::Sync).unwrap();
+        }
+        mark(&store);
+        put(&store, "later", 3_000, Durability::Sync).unwrap();
+        mark(&store);
+        store.delete("dropped").unwrap();
+        store.delete("later").unwrap();
+        let path = scratch.dir().join("0000000000000001.seg");
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[what] ^= 1;
+        fs::write(&path, bytes).unwrap();
+        let error = store.compact().unwrap_err();
+        assert_eq!((error.kind(), error.file().unwrap().0), (ErrorKind::Corrupt, &*path), "{name}: {error}");
+        assert!(path.exists() && !scratch.dir().join("quarantine").exists());
+        assert_eq!(occurrences(&scratch.dir(), &[6; 3_000]), 0, "all else is reclaimed");
+        assert!(store.verify().unwrap().iter().any(|finding| finding.damage && finding.file == path), "{name}");
+        assert_eq!(store.get_bytes("kept").unwrap_err().kind(), ErrorKind::Corrupt, "{name}");
+        drop(store);
+        fs::remove_file(&path).unwrap();
+        let store = open(&scratch, &Failing::default());
+        assert_eq!(store.compact().unwrap_err().kind(), ErrorKind::Corrupt, "a missing one");
+        put(&store, "goes on", 10, Durability::Sync).unwrap();
+    }
 }

@@ -13,6 +13,7 @@ mod media;
 mod mended;
 mod model;
 mod other;
+mod overtaken;
 mod races;
 mod schedules;
 mod shared;
