@@ -75,24 +75,39 @@ fn holding(
 ) -> Result<Active> {
     let (header, listed) = list_next(directory, tail, manifest, base)?;
     let name = names::segment_new(listed.number);
-    let (file, mut prev_check) = directory.create_segment(&name, &header)?;
+    let written = write_copies(directory, &name, &header, frames, from);
+    // What failed first is what is told; a leftover is removed by the next opener.
+    let (file, end, prev_check) = written.inspect_err(|_| drop(directory.remove(&name)))?;
+    Active::new(directory, options, &listed, file, end, Some(prev_check))
+}
+
+/// Writes a segment that holds copies of `frames`, synced; answers it, its end and the last check.
+fn write_copies(
+    directory: &Directory,
+    name: &str,
+    header: &Header,
+    frames: &mut [FrameAt],
+    from: &Listed,
+) -> Result<(Arc<dyn File>, u64, u32)> {
+    let Kind::Log { base } = header.kind else { return Err(Error::new(ErrorKind::Corrupt, "only a log segment goes on")) };
+    let (file, mut prev_check) = directory.create_segment(name, header)?;
     let source = open_old(directory, from)?;
     let mut scan = Scan::new(source, &directory.file(&names::segment(from.number)), from.salt, from.base, 0, u64::MAX)?;
     let mut end = HEADER_BYTES as u64;
     for frame in frames {
         let payload = scan.payload(frame)?;
         let head = Head { prev_check, synced_end: base, ..frame.head };
-        let (bytes, check) = head.encode(Place { salt: listed.salt, position: base + end }, &frame.record);
+        let (bytes, check) = head.encode(Place { salt: header.salt, position: base + end }, &frame.record);
         let parts = [&bytes, &frame.record[..], padding(frame.record.len()), &payload, padding(payload.len())];
-        file.write_at(&parts, end).map_err(|error| Error::os("write", &directory.file(&name), error))?;
+        file.write_at(&parts, end).map_err(|error| Error::os("write", &directory.file(name), error))?;
         (frame.offset, frame.head, frame.check) = (end, head, check);
         prev_check = check;
         end = frame.end();
     }
     // CRASH: a working name that no manifest lists is removed by the next opener (step 7).
-    file.sync().map_err(|error| Error::os("sync", &directory.file(&name), error))?;
+    file.sync().map_err(|error| Error::os("sync", &directory.file(name), error))?;
     directory.sync()?;
-    Active::new(directory, options, &listed, file, end, Some(prev_check))
+    Ok((file, end, prev_check))
 }
 
 /// Writes what is not proven synced into a fresh segment, and lets the old one end where it is.

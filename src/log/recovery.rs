@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::active::Active;
 use super::directory::{Contents, Directory};
 use super::examine::Examined;
 use super::fresh::{self, jump_above};
@@ -181,14 +182,13 @@ fn recover(directory: &Directory, options: &Options, write_lock: u64, contents: 
     tail.set_next_number(manifest.next_number);
     let seq_max = read.examined.seq_max;
     let clean = marks.filter(|marks| ended_cleanly(marks, directory.fs.boot(), &manifest, &read.examined));
-    let (active, next_seq) = match clean {
-        Some(marks) => {
+    let (active, next_seq) = match clean.map(|marks| wiped(directory, options, &manifest, &read).map(|active| (marks, active))) {
+        Some(Ok((marks, active))) => {
             read.replay.take_tail(&manifest, &read.examined.end.tail)?;
             // Numbers that the last users burned; from a page that nobody can vouch for, not too many.
-            let next_seq = marks.next_seq.clamp(seq_max + 1, jump_above(seq_max));
-            (read.active(directory, options, &manifest, true)?, next_seq)
+            (active, marks.next_seq.clamp(seq_max + 1, jump_above(seq_max)))
         }
-        None => {
+        _ => {
             let next_seq = jump_above(seq_max);
             manifest.seq_floor = next_seq;
             manifest.epoch += u64::from(marks.is_some_and(|marks| marks.poisoned));
@@ -200,6 +200,18 @@ fn recover(directory: &Directory, options: &Options, write_lock: u64, contents: 
     // CRASH: killed before the page is written, it fits nothing and the next opener does the same.
     tail.begin(directory.fs.boot(), Start { manifest: &manifest, end: active.end_position(), next_seq, write_lock });
     Ok((read.into_log(directory, options, manifest, active, report)?, tail))
+}
+
+/// The active segment to go on in, without what an unfinished write left behind its end.
+fn wiped(directory: &Directory, options: &Options, manifest: &Manifest, read: &Read) -> Result<Active> {
+    let active = read.active(directory, options, manifest, true)?;
+    let torn_bytes = read.examined.end.torn_bytes;
+    if torn_bytes > 0 {
+        // CRASH: half wiped, it is as torn as it was.
+        let wiped = active.wipe(active.position(active.end + torn_bytes));
+        wiped.map_err(|error| Error::os("write", &active.segment.path, error))?;
+    }
+    Ok(active)
 }
 
 /// Opens while others have the store open: takes it as they go on with it.
@@ -266,7 +278,8 @@ pub(crate) fn finish_renames(directory: &Directory, manifest: &Manifest, content
     if renamed { directory.sync() } else { Ok(()) }
 }
 
-/// Whether the last users ended between two puts: then nothing unproven can stand in the log.
+/// Whether the last users ended between two puts, or in the middle of one that the page does not count:
+/// then nothing unproven can stand in the log.
 fn ended_cleanly(marks: &Marks, boot: [u8; 16], manifest: &Manifest, examined: &Examined) -> bool {
     let Some(listed) = manifest.segments.last() else { return false };
     let end = listed.base + examined.end.end;
@@ -278,7 +291,6 @@ fn ended_cleanly(marks: &Marks, boot: [u8; 16], manifest: &Manifest, examined: &
         && marks.epoch == manifest.epoch
         && marks.appended == end
         && marks.synced == end
-        && examined.end.torn_bytes == 0
         && examined.end.last_check.is_some()
         && examined.end.header_is_sound
         && examined.unproven.is_empty()

@@ -59,8 +59,9 @@ fn fill(disk: &Path, segment_bytes: u64, length: usize) {
     let context = format!("segments of {segment_bytes}, states of {length}");
     let (dir, ballast) = (disk.join("store"), disk.join("ballast"));
     fs::write(&ballast, vec![1; 1_000_000]).unwrap();
-    let options = Store::options().segment_bytes(segment_bytes).max_history(None);
-    let store = options.auto_compaction(false).open(&dir).unwrap();
+    let options = Store::options().segment_bytes(segment_bytes).max_history(None).auto_compaction(false);
+    let open = || options.clone().open(&dir).unwrap_or_else(|error| panic!("{context}: {error}"));
+    let store = open();
     let mut expected = Expected::default();
     expected.put(&store, "first", state("first", 0, 100));
     expected.put(&store, "second", state("second", 0, 100));
@@ -80,6 +81,9 @@ fn fill(disk: &Path, segment_bytes: u64, length: usize) {
     }
     assert_eq!(refused, 3, "{context}: the disk was never full");
     expected.is_all_of(&store, &context);
+    // Who opens it now, as each command of the command line does, can delete too.
+    drop(store);
+    let store = open();
     assert!(store.delete("first").unwrap_or_else(|error| panic!("{context}: delete on a full disk: {error:?}")), "{context}");
     expected.0.remove("first");
     expected.is_all_of(&store, &context);
