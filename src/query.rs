@@ -147,7 +147,7 @@ impl VacuumQuery {
     pub fn check(&self) -> Result<()> {
         self.thread.as_deref().map_or(Ok(()), check_thread)?;
         if self.keep == Some(0) {
-            return Err(Error::invalid("a vacuum keeps at least 1 checkpoint of each thread; to delete threads whole there is `idle`"));
+            return Err(Error::invalid("a vacuum keeps at least 1 checkpoint of each thread; to delete whole threads give `idle`"));
         }
         if self.keep.is_none() && self.older_than.is_none() && self.idle.is_none() {
             return Err(Error::invalid("a vacuum deletes by `older_than`, `idle` or `keep`: none of them is given"));

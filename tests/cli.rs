@@ -336,14 +336,14 @@ fn vacuum_deletes_by_age_idle_time_and_number() {
     let states =
         |thread: &str| cli.run(&["history", thread, "--states"]).json().iter().map(|step| step["state"].clone()).collect::<Vec<_>>();
     assert_eq!(vacuum(&["--older-than", "30d", "--dry-run"]), "4 checkpoints, 0 threads would be deleted\n");
-    assert_eq!(vacuum(&["--older-than", "2w", "--idle", "90d", "--dry-run"]), "5 checkpoints, 1 threads would be deleted\n");
+    assert_eq!(vacuum(&["--older-than", "2w", "--idle", "90d", "--dry-run"]), "5 checkpoints, 1 thread would be deleted\n");
     assert_eq!(vacuum(&["--keep", "1", "--dry-run"]), "5 checkpoints, 0 threads would be deleted\n");
     assert_eq!(vacuum(&["--older-than", "9000w", "--idle", "9000w"]), "0 checkpoints, 0 threads deleted\n");
     assert_eq!(vacuum(&["--thread", "nobody", "--keep", "1"]), "0 checkpoints, 0 threads deleted\n");
     assert_eq!(cli.ok(&["export"]), before);
-    assert_eq!(vacuum(&["--thread", "a", "--older-than", "12h", "--keep", "3"]), "1 checkpoints, 0 threads deleted\n");
+    assert_eq!(vacuum(&["--thread", "a", "--older-than", "12h", "--keep", "3"]), "1 checkpoint, 0 threads deleted\n");
     assert_eq!(states("a"), [2201, 2002, 2200]);
-    assert_eq!(vacuum(&["--older-than", "90s", "--idle", "15m"]), "4 checkpoints, 1 threads deleted\n");
+    assert_eq!(vacuum(&["--older-than", "90s", "--idle", "15m"]), "4 checkpoints, 1 thread deleted\n");
     assert_eq!((states("a"), states("c")), (vec![2201.into(), 2200.into()], vec![2200.into()]));
     assert_eq!(cli.ok(&["threads"]), b"a\nc\n");
     cli.ok(&["verify"]);

@@ -15,14 +15,18 @@ use super::destination::Destination;
 use super::directory::Directory;
 use super::fresh::jump_above;
 use super::house::RightToCompact;
+use super::location::Location;
 use super::scan::Scan;
-use super::view::{Entry, Location, View};
+use super::view::{Entry, View};
 use super::{Shared, Store};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Flaw;
 use crate::format::manifest::Manifest;
 use crate::format::names;
 use crate::query::ThreadQuery;
+
+/// So often a handle that cannot keep compaction out begins again.
+const TRIES: usize = 16;
 
 impl Store {
     /// Writes what the store shows at one moment into a new store in `dest`, while others go on with
@@ -35,7 +39,8 @@ impl Store {
     ///
     /// Errors: `InvalidInput` for a `dest` that holds something, or lies in the store's directory;
     /// `Corrupt`, naming thread, file and offset, where something shown is damaged (see
-    /// [`Store::repair`]); `Busy` while segments are being replaced; `Poisoned`, `ReadOnly`, `DiskFull`, `Io`.
+    /// [`Store::repair`]); `Busy` while a compaction goes on, or where one
+    /// replaces segments faster than a read-only handle can read them; `Poisoned`, `ReadOnly`, `DiskFull`, `Io`.
     pub fn backup(&self, dest: impl AsRef<Path>) -> Result<()> {
         self.shared.at_home()?;
         self.shared.backup(dest.as_ref())
@@ -43,7 +48,7 @@ impl Store {
 }
 
 /// The store at one moment.
-struct Moment {
+struct Picture {
     views: Vec<Arc<View>>,
     manifest: Arc<Manifest>,
     /// A number above all that were given by then.
@@ -52,10 +57,11 @@ struct Moment {
 
 impl Shared {
     fn backup(&self, dest: &Path) -> Result<()> {
+        self.is_readable()?;
         let destination = Destination::take(&self.directory, dest, &self.options)?;
         let _kept_out = self.keep_replacing_out()?;
-        loop {
-            let Moment { views, manifest, next_seq } = self.moment()?;
+        for _ in 0..TRIES {
+            let Picture { views, manifest, next_seq } = self.picture()?;
             let mut live = Live::new(&self.directory, &manifest);
             let whole = Whole { views: &views, max_history: manifest.max_history, next_seq };
             match copy::write(&destination, &self.options, &whole, &mut live) {
@@ -70,14 +76,19 @@ impl Shared {
                 }
             }
         }
+        let message = "segments were replaced faster than they could be read: back up with a handle that writes, which keeps that out";
+        Err(Error::new(ErrorKind::Busy, message).with_file(&self.directory.path, None))
+    }
+
+    /// Errors: `Corrupt` where a segment cannot be read, so that a copy would not be whole.
+    fn is_readable(&self) -> Result<()> {
+        let Some(path) = &self.unreadable else { return Ok(()) };
+        let message = "a segment cannot be read, so a copy would not be whole: see verify, and repair for what can be read";
+        Err(Error::new(ErrorKind::Corrupt, message).with_file(path, None))
     }
 
     /// All threads at one moment, with what was put before it synced if this handle may do that.
-    fn moment(&self) -> Result<Moment> {
-        if let Some(path) = &self.unreadable {
-            let message = "a segment cannot be read, so a copy would not be whole: see verify, and repair for what can be read";
-            return Err(Error::new(ErrorKind::Corrupt, message).with_file(path, None));
-        }
+    fn picture(&self) -> Result<Picture> {
         let writes = self.turn.is_some();
         if writes {
             self.sync()?;
@@ -91,7 +102,7 @@ impl Shared {
         let given = manifest.seq_floor.max(last_seq + 1).max(self.tail.next_seq());
         // Who only reads may not know of all that were given since.
         let next_seq = if writes { given } else { jump_above(given) };
-        Ok(Moment { views, manifest, next_seq })
+        Ok(Picture { views, manifest, next_seq })
     }
 
     /// Keeps out who compacts, for as long as the answer lives. Nothing for a read-only handle. Errors:

@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::index::{Change, Index};
+use super::location::Location;
 use super::replay;
-use super::view::{Location, View};
+use super::view::View;
 use crate::format::record::Record;
 
 /// Up to so many threads are looked through one by one.

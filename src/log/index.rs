@@ -9,7 +9,8 @@ use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::view::{Moves, Shift, View};
+use super::location::{Moves, Shift};
+use super::view::View;
 use crate::query::{Matching, ThreadQuery};
 
 /// A thread's next view; `None` when it has ended.
@@ -303,7 +304,8 @@ impl Index {
 mod tests {
     use super::*;
     use crate::log::ids::IdKey;
-    use crate::log::view::{Entry, Location};
+    use crate::log::location::Location;
+    use crate::log::view::Entry;
     use crate::query::Matching;
 
     fn change(thread: &str, place: u64) -> Change {

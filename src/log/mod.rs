@@ -25,6 +25,7 @@ mod index;
 mod install;
 mod large;
 mod leftovers;
+mod location;
 mod locks;
 mod look;
 mod output;

@@ -21,7 +21,7 @@ use crate::format::segment::{HEADER_BYTES, Header, Kind};
 use crate::fs::File;
 
 /// So much is written and synced at a time.
-const PIECE_BYTES: usize = 256 * 1024;
+const PIECE_BYTES: usize = 64 * 1024;
 
 /// A segment being written under its working name; removed again unless it is finished.
 pub(crate) struct Output<'a> {

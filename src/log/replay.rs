@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use super::examine::{self, Take};
 use super::ids::IdKey;
+use super::location::Location;
 use super::scan::FrameAt;
-use super::view::{Entry, Location, View};
+use super::view::{Entry, View};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::hint::{Group, Item};
 use crate::format::manifest::Manifest;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::directory::Directory;
 use super::examine;
-use super::view::Location;
+use super::location::Location;
 use crate::checkpoint::{Region, StateBytes};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Flaw;

@@ -8,7 +8,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::view::{Location, View};
+use super::location::Location;
+use super::view::View;
 use crate::format::record::Record;
 
 /// A position in the whole log, which orders the records of a run.

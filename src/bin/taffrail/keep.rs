@@ -43,7 +43,8 @@ pub fn vacuum(place: &str, args: &Vacuum) -> Result<()> {
     working.finish_and_clear();
     let done = if args.dry_run { "would be deleted" } else { "deleted" };
     let mut out = Output::new();
-    writeln!(out, "{} checkpoints, {} threads {done}", vacuumed.checkpoints, vacuumed.threads)?;
+    let (checkpoints, threads) = (counted(vacuumed.checkpoints, "checkpoint"), counted(vacuumed.threads, "thread"));
+    writeln!(out, "{checkpoints}, {threads} {done}")?;
     Ok(out.finish()?)
 }
 
@@ -54,9 +55,13 @@ pub fn compact(place: &str) -> Result<()> {
     let done = store.compact()?;
     working.finish_and_clear();
     let mut out = Output::new();
-    let segments = if done.segments == 1 { "segment" } else { "segments" };
-    writeln!(out, "{} {segments} replaced, {} bytes given back", done.segments, done.bytes)?;
+    writeln!(out, "{} replaced, {} given back", counted(done.segments, "segment"), counted(done.bytes, "byte"))?;
     Ok(out.finish()?)
+}
+
+/// A number of things.
+fn counted(count: u64, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 
 pub fn stats(place: &str, args: &Listing) -> Result<()> {
@@ -150,7 +155,7 @@ pub fn repair(place: &str, args: &Salvage) -> Result<()> {
         if report.torn_bytes > 0 {
             writeln!(out, "note: an unfinished last write of {} bytes was left out", report.torn_bytes)?;
         }
-        writeln!(out, "{} checkpoints of {} threads salvaged", stats.checkpoints, stats.threads)?;
+        writeln!(out, "{} of {} salvaged", counted(stats.checkpoints, "checkpoint"), counted(stats.threads, "thread"))?;
     }
     out.finish()?;
     ended(damaged)
