@@ -135,8 +135,10 @@ impl Options {
     /// Whether this handle reclaims dead bytes without being asked (default).
     ///
     /// In the background, at most 100 MB a second, when more is dead than three quarters of what is
-    /// live, or of a segment if that is more; and in a put where that does not keep up. The directory then stays below twice what is live and two segments. Off:
-    /// only [`Store::compact`] and other handles do.
+    /// live, or of a segment if that is more; and in a put where that does not keep up, which then
+    /// waits a second at most for a step that is under way, or does one itself. So the directory stays
+    /// below twice what is live and two segments, but for room made in advance. Closing the last clone
+    /// ends the work. Off: only [`Store::compact`] and other handles do.
     pub fn auto_compaction(mut self, on: bool) -> Self {
         self.auto_compaction = on;
         self

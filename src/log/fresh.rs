@@ -171,6 +171,8 @@ pub(crate) fn anew(
 /// names it no more once it is gone. Not where a listed segment is missing: what it was made of may
 /// be among it.
 pub(crate) fn remove_retired(directory: &Directory, manifest: &mut Manifest) {
+    // What is gone already, as it usually is, need not be looked for among all names.
+    manifest.retired.retain(|&number| !matches!(directory.fs.is_dir(&directory.file(&names::segment(number))), Ok(None)));
     if manifest.retired.is_empty() || !directory.contents().is_ok_and(|contents| is_complete(manifest, &contents)) {
         return;
     }

@@ -281,10 +281,10 @@ impl House {
         House { stop: Arc::default(), worker: Mutex::new(None), home: Home::here() }
     }
 
-    /// Looks, after a put, whether there is something to be reclaimed, and has it done. What fails
+    /// Looks, after a write, whether there is something to be reclaimed, and has it done. What fails
     /// there fails again, and is told, where it is asked for: the put itself is done.
     pub fn look(&self, shared: &Arc<Shared>) {
-        if !shared.options.auto_compaction {
+        if !shared.options.auto_compaction || shared.turn.is_none() {
             return;
         }
         match shared.need() {

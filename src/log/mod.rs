@@ -437,16 +437,20 @@ impl Checkpointer for Store {
     }
 
     fn vacuum(&self, query: &VacuumQuery) -> Result<Vacuumed> {
-        self.shared.vacuum(query)
+        let vacuumed = self.shared.vacuum(query)?;
+        self.house.look(&self.shared);
+        Ok(vacuumed)
     }
 
     fn retain(&self, thread: Option<&str>, keep: Option<usize>) -> Result<()> {
         check_keep(keep)?;
         let keep = keep.map(|keep| keep as u64);
         match thread {
-            Some(thread) => self.shared.retain_thread(thread, keep),
-            None => self.shared.retain_all(keep),
+            Some(thread) => self.shared.retain_thread(thread, keep)?,
+            None => self.shared.retain_all(keep)?,
         }
+        self.house.look(&self.shared);
+        Ok(())
     }
 }
 

@@ -454,7 +454,7 @@ fn a_delete_is_kept_while_an_older_segment_cannot_be_read() {
     let scratch = Scratch::new();
     let store = open(&scratch, &Failing::default());
     store.retain(None, None).unwrap();
-    (0..3).for_each(|_| put(&store, "deleted", 100, Durability::Buffered).unwrap());
+    put(&store, "deleted", 100, Durability::Buffered).unwrap();
     let middle = mark(&store);
     (0..3).for_each(|_| put(&store, "trimmed", 100, Durability::Buffered).unwrap());
     store.retain(Some("trimmed"), Some(1)).unwrap();
