@@ -82,7 +82,8 @@ impl Shared {
 
     /// Errors: `Corrupt` where a segment cannot be read, so that a copy would not be whole.
     fn is_readable(&self) -> Result<()> {
-        let Some(path) = &self.unreadable else { return Ok(()) };
+        let gaps = self.gaps.load();
+        let Some(path) = &gaps.unreadable else { return Ok(()) };
         let message = "a segment cannot be read, so a copy would not be whole: see verify, and repair for what can be read";
         Err(Error::new(ErrorKind::Corrupt, message).with_file(path, None))
     }

@@ -126,13 +126,25 @@ impl<'a> Pass<'a> {
         let candidates = self.candidates(&manifest, &moment);
         let Some(range) = runs::choose(&candidates, wanted, shared.options.segment_bytes) else { return Ok(None) };
         let live = candidates[range.clone()].iter().map(|candidate| candidate.live).sum();
-        let run = Run { manifest, range, live, known: moment.published };
+        let mut run = Run { manifest, range, live, known: moment.published };
         self.right.settled.extend(run.listed().iter().map(|listed| listed.number));
         let untouched = Replaced { end: run.end(), ..Replaced::default() };
         let kept = match self.keep(&run, &moment)? {
             Kept::Damaged => None,
             Kept::AsMuch => return Ok(Some(untouched)),
             Kept::These(kept) if kept.is_empty() => Some(None),
+            Kept::These(kept) if wanted == Wanted::Dead => {
+                // Only what needs no room: the segments in front of the first of which something is kept.
+                let of_first = kept.first().map_or(0, |(position, _)| *position);
+                let clean = run.listed().iter().take_while(|listed| listed.base + listed.end <= of_first).count();
+                let later = &run.listed()[clean.max(1)..];
+                self.right.settled.retain(|number| later.iter().all(|listed| listed.number != *number));
+                if clean == 0 {
+                    return Ok(Some(untouched));
+                }
+                run.range.end = run.range.start + clean;
+                Some(None)
+            }
             Kept::These(kept) => self.write(&run, &kept)?.map(Some),
         };
         let Some(listed) = kept else {
@@ -151,11 +163,12 @@ impl<'a> Pass<'a> {
         for entry in moment.views.iter().flat_map(|view| view.entries()) {
             *live.entry(entry.at.segment).or_default() += entry.at.length();
         }
-        let segments: Arc<SegmentSet> = self.shared.segments.load_full();
+        let (segments, gaps): (Arc<SegmentSet>, _) = (self.shared.segments.load_full(), self.shared.gaps.load_full());
         let sealed = manifest.segments.iter().take_while(|listed| listed.end != 0 && listed.base + listed.end <= moment.published);
         let mut candidate = |listed: &Listed| {
             let number = u32::try_from(listed.number).unwrap_or(u32::MAX);
-            let is_there = segments.contains_key(&number);
+            // What of one was not taken in is not dead for it.
+            let is_there = segments.contains_key(&number) && !gaps.segments.contains(&listed.number);
             if !is_there {
                 self.damaged.get_or_insert_with(|| self.shared.directory.file(&names::segment(listed.number)));
             }

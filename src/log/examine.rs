@@ -4,6 +4,7 @@
 //! one reading. The *proven synced end* divides the active segment: below it bad bytes are damage
 //! and what follows is kept; above it the log ends at the first thing that is not wholly right.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -40,6 +41,8 @@ pub(crate) struct Examined {
     pub unproven: Vec<Finding>,
     /// A segment that cannot be read at all or in part, so that nobody can say what is not there.
     pub unreadable: Option<PathBuf>,
+    /// The numbers of segments of which something was not taken in.
+    pub gaps: HashSet<u64>,
     /// The numbers of segments whose hint is there and not to be believed.
     pub disbelieved: Vec<u64>,
     /// Whether a sealed segment had to be read for want of one.
@@ -122,7 +125,10 @@ impl Examination<'_> {
                     let mut reading = Reading { examination: self, hints, listed, file, path, header_check, examined: &mut examined, take };
                     if listed.end == 0 { reading.active()? } else { reading.sealed()? }
                 }
-                None => examined.unreadable = Some(self.directory.file(&names::segment(listed.number))),
+                None => {
+                    examined.gaps.insert(listed.number);
+                    examined.unreadable = Some(self.directory.file(&names::segment(listed.number)));
+                }
             }
         }
         Ok(examined)
@@ -380,6 +386,7 @@ impl Reading<'_> {
     }
 
     fn damage(&mut self, offset: u64, what: &str) {
+        self.examined.gaps.insert(self.listed.number);
         self.examined.damage.push(finding(&self.path, Some(offset), true, what));
     }
 

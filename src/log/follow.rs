@@ -52,6 +52,9 @@ pub(crate) struct Reading {
     pub opened_at: u64,
     /// The number of the last record taken in: one that is met again was written anew.
     pub last_seq: u64,
+    /// The generation in which something could not be read: a read that fails is tried once more before
+    /// this index is given up for one that lacks it.
+    pub doubted: u64,
 }
 
 /// What a sync from this process would sync.
@@ -208,17 +211,21 @@ impl Reading {
         shared.index.publish(at);
         let listed = |manifest: &Manifest| manifest.segments.iter().map(|listed| listed.number).collect::<HashSet<u64>>();
         let (before, now) = (listed(&self.manifest), listed(manifest));
-        let mut moves = Moves::default();
+        let (mut moves, mut is_sound) = (Moves::default(), true);
         for &gone in before.difference(&now) {
             moves.gone.insert(locate(gone, 0, 0)?.segment);
         }
         for new in manifest.segments.iter().filter(|listed| listed.compacted && !before.contains(&listed.number)) {
             shared.add_segment(open_sealed(shared, manifest, new)?);
-            records::each(&shared.directory, manifest, new, &mut |met| {
-                if let Some(Met { record: Record::Put(put), at }) = met {
-                    moves.add(put.thread, put.place, at);
-                }
+            records::each(&shared.directory, manifest, new, &mut |met| match met {
+                Some(Met { record: Record::Put(put), at }) => moves.add(put.thread, put.place, at),
+                Some(_) => {}
+                None => is_sound = false,
             })?;
+        }
+        if !is_sound {
+            self.doubt(shared, manifest.generation)?;
+            return Ok(false);
         }
         moves.sort();
         Ok(shared.index.relocated(&moves))
@@ -298,6 +305,8 @@ impl Reading {
                 debug_assert!(shared.turn.is_none() || frame.head.seq > seq, "a frame is taken in once");
                 take_in(shared, &segment, at, frame, &mut changes)?;
                 seq = frame.head.seq;
+            } else {
+                shared.has_gap(segment.number);
             }
             at = frame.as_ref().map_or_else(|| segment.behind_damage(at, limit), |frame| at + frame.head.frame_len());
             if at == limit || frame.as_ref().is_none_or(|frame| !frame.head.more) {
@@ -339,8 +348,20 @@ impl Reading {
     /// Builds the index anew from the files, as an opener would.
     fn begin_again(&mut self, shared: &Shared) -> Result<()> {
         let looked = look(&shared.directory, &shared.options, &shared.tail, shared.turn.is_some())?;
+        if !looked.gaps.segments.is_subset(&shared.gaps.load().segments) {
+            self.doubt(shared, looked.reading.manifest.generation)?;
+        }
         shared.replace(self, looked);
         Ok(())
+    }
+
+    /// Errors: `Corrupt` the first time that something cannot be read in a generation.
+    fn doubt(&mut self, shared: &Shared, generation: u64) -> Result<()> {
+        if std::mem::replace(&mut self.doubted, generation) == generation {
+            return Ok(());
+        }
+        let message = "a segment that compaction or another process has written cannot be read: try again, and see verify";
+        Err(Error::new(ErrorKind::Corrupt, message).with_file(&shared.directory.path, None))
     }
 }
 
@@ -363,7 +384,10 @@ fn take_in(shared: &Shared, segment: &Segment, at: u64, frame: &FrameHead, chang
             Ok(())
         }
         Err(flaw @ Flaw::Unknown(_)) => Err(Error::new(ErrorKind::Unsupported, flaw.to_string()).with_file(&segment.path, Some(at))),
-        Err(_) => Ok(()),
+        Err(_) => {
+            shared.has_gap(segment.number);
+            Ok(())
+        }
     }
 }
 

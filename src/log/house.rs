@@ -45,6 +45,8 @@ pub(crate) struct Sizes {
     /// The generation in which compacting found nothing worth it, and what was dead then.
     settled_in: AtomicU64,
     settled_dead: AtomicU64,
+    /// The generation in which a put has waited in vain for a step of somebody else.
+    waited_in: AtomicU64,
     /// One worker of this handle at a time; with the segments that were looked at and left as they are.
     compacting: Mutex<HashSet<u64>>,
 }
@@ -229,11 +231,13 @@ impl Shared {
             if let Some(right) = self.right_to_compact_now()? {
                 return self.one_step(right, &paced(None));
             }
-            std::thread::sleep(PAUSE);
-            if self.need() != Need::Much {
-                break;
+            // Whoever is at it may be stopped: no second put waits for the same step.
+            if self.need() != Need::Much || self.sizes.waited_in.load(Relaxed) == self.tail.generation() {
+                return Ok(());
             }
+            std::thread::sleep(PAUSE);
         }
+        self.sizes.waited_in.store(self.tail.generation(), Relaxed);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Changes nothing. What counts is judged by `examine`; here is where the reading goes to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,6 +10,7 @@ use super::active::Active;
 use super::directory::Directory;
 use super::examine::{Examination, Examined};
 use super::follow::Reading;
+use super::held;
 use super::index::Index;
 use super::replay::Replay;
 use super::segments::{Segment, SegmentSet};
@@ -21,19 +22,31 @@ use crate::format::names;
 use crate::options::Options;
 use crate::report::Recovery;
 
+/// What was not taken in of a log.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gaps {
+    /// A segment that cannot be read at all or in part, so that nobody can say what is not there.
+    pub unreadable: Option<PathBuf>,
+    /// The numbers of segments of which something was not taken in: what is shown of them says nothing of
+    /// what is dead in them.
+    pub segments: HashSet<u64>,
+}
+
 /// The log as it was read from its files.
 pub(crate) struct Log {
     pub threads: HashMap<Arc<str>, Arc<View>>,
     pub segments: SegmentSet,
     pub reading: Reading,
     pub report: Recovery,
-    pub unreadable: Option<PathBuf>,
+    pub gaps: Gaps,
     /// Whether a sealed segment had to be read for want of a hint.
     pub unhinted: bool,
 }
 
 /// Reads the log as the processes at work, or the files, show it at this moment. Changes nothing.
 pub(crate) fn look(directory: &Directory, options: &Options, tail: &Tail, write: bool) -> Result<Log> {
+    // Where compaction was quicker than the first try, its files are held open for the next ones.
+    let mut hold = false;
     loop {
         // The page before the manifest that it is judged by: a segment begun in between would else
         // make its end look like one that the segment before it has lost.
@@ -46,7 +59,11 @@ pub(crate) fn look(directory: &Directory, options: &Options, tail: &Tail, write:
             true if appended < first_frame => Sight::Begun,
             true => Sight::Upto(visible.max(first_frame)),
         };
-        let log = look_under(directory, options, &manifest, &sight, tail);
+        let log = match hold {
+            false => look_under(directory, options, &manifest, &sight, tail),
+            true => look_under(&held::holding(directory, &manifest), options, &manifest, &sight, tail),
+        };
+        hold = true;
         // Nobody appends to a segment before the ends are raised to it; else it was read too late.
         let too_late = match &sight {
             Sight::Upto(_) => false,
@@ -60,7 +77,7 @@ pub(crate) fn look(directory: &Directory, options: &Options, tail: &Tail, write:
             continue;
         }
         // A file that went away under us was retired by a newer manifest.
-        let is_whole = log.as_ref().is_ok_and(|log| log.unreadable.is_none());
+        let is_whole = log.as_ref().is_ok_and(|log| log.gaps.unreadable.is_none());
         if is_whole || directory.manifest()?.generation == manifest.generation {
             return log;
         }
@@ -154,12 +171,12 @@ impl Read {
     ) -> Result<Log> {
         let missing: Vec<&Path> = self.examined.damage.iter().filter(|it| it.offset.is_none()).map(|it| it.file.as_path()).collect();
         let segments = open_segments(directory, options, manifest.segments.iter().filter(|listed| listed.end != 0), &missing)?;
-        let Examined { frames, damage, unproven, unreadable, unhinted, end, last_seq, .. } = self.examined;
+        let Examined { frames, damage, unproven, unreadable, gaps, unhinted, end, last_seq, .. } = self.examined;
         report.frames = frames + end.tail.len() as u64;
         report.torn_bytes = end.torn_bytes;
         report.damage = damage;
         report.unproven = unproven;
-        let mut log = Log::new(manifest, self.replay, segments, active, report, unreadable);
+        let mut log = Log::new(manifest, self.replay, segments, active, report, Gaps { unreadable, segments: gaps });
         (log.reading.opened_at, log.reading.last_seq, log.unhinted) = (self.opened_at, last_seq, unhinted);
         Ok(log)
     }
@@ -167,17 +184,10 @@ impl Read {
 
 impl Log {
     /// A log of which so much was read.
-    pub fn new(
-        manifest: Manifest,
-        replay: Replay,
-        mut segments: SegmentSet,
-        active: Active,
-        report: Recovery,
-        unreadable: Option<PathBuf>,
-    ) -> Log {
+    pub fn new(manifest: Manifest, replay: Replay, mut segments: SegmentSet, active: Active, report: Recovery, gaps: Gaps) -> Log {
         segments.insert(active.segment.number, active.segment.clone());
-        let reading = Reading { manifest: Arc::new(manifest), active, opened_at: 0, last_seq: 0 };
-        Log { threads: replay.into_threads(), segments, reading, report, unreadable, unhinted: false }
+        let reading = Reading { manifest: Arc::new(manifest), active, opened_at: 0, last_seq: 0, doubted: 0 };
+        Log { threads: replay.into_threads(), segments, reading, report, gaps, unhinted: false }
     }
 
     /// An index of its threads.

@@ -18,6 +18,7 @@ mod examine;
 mod follow;
 mod fresh;
 mod group;
+mod held;
 mod hints;
 mod house;
 mod ids;
@@ -53,7 +54,7 @@ mod watch;
 mod tests;
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -66,7 +67,7 @@ use self::house::{House, Sizes};
 use self::ids::IdKey;
 use self::index::Index;
 use self::locks::Presence;
-use self::look::Log;
+use self::look::{Gaps, Log};
 use self::segments::{Segment, SegmentSet};
 use self::tail::Tail;
 use self::turn::Turn;
@@ -120,7 +121,7 @@ pub(crate) struct Shared {
     buffered: AtomicU64,
     sizes: Sizes,
     report: Recovery,
-    unreadable: Option<PathBuf>,
+    gaps: ArcSwap<Gaps>,
     home: Home,
     /// The segment that was active when this handle was opened: it leaves hints from there on.
     hints_from: u64,
@@ -236,7 +237,7 @@ impl Shared {
     fn new(directory: Directory, options: Options, opened: recovery::Opened) -> Shared {
         let recovery::Opened { mut log, tail, writing } = opened;
         let index = log.index();
-        let Log { segments, reading, report, unreadable, unhinted, .. } = log;
+        let Log { segments, reading, report, gaps, unhinted, .. } = log;
         let (epoch, hints_from) = (reading.manifest.epoch, u64::from(reading.active.segment.number));
         let (turn, sync_lock, presence) = match writing {
             Some(writing) => (Some(Turn::new(writing.write_lock)), writing.sync_lock, Some(writing.presence)),
@@ -255,7 +256,7 @@ impl Shared {
             buffered: AtomicU64::new(0),
             sizes,
             report,
-            unreadable,
+            gaps: ArcSwap::from_pointee(gaps),
             home: Home::here(),
             hints_from,
             turn,
@@ -295,8 +296,16 @@ impl Shared {
         segments.extend(log.segments);
         self.segments.store(Arc::new(segments));
         self.index.replace(log.reading.active.end_position(), log.reading.last_seq, log.threads);
+        self.gaps.store(Arc::new(log.gaps));
         *reading = log.reading;
         self.keep_segments(&reading.manifest);
+    }
+
+    /// Notes that something of a segment was not taken in.
+    fn has_gap(&self, segment: u32) {
+        let mut gaps = Gaps::clone(&self.gaps.load());
+        gaps.segments.insert(u64::from(segment));
+        self.gaps.store(Arc::new(gaps));
     }
 
     /// The thread, if it is there. Errors: `Corrupt` when it is not but may stand in a segment that
@@ -334,7 +343,7 @@ impl Shared {
     }
 
     fn absent(&self) -> Result<()> {
-        match &self.unreadable {
+        match &self.gaps.load().unreadable {
             None => Ok(()),
             Some(path) => {
                 let message = "not found, but a segment cannot be read and may hold it: see verify";

@@ -18,7 +18,7 @@ use super::hints;
 use super::install::install;
 use super::leftovers::{judge_unlisted, no_store_is_lost, refuse_foreign};
 use super::locks::{self, Presence};
-use super::look::{Log, Read, look};
+use super::look::{Gaps, Log, Read, look};
 use super::replay::Replay;
 use super::segments::SegmentSet;
 use super::tail::{Marks, Start, Tail};
@@ -157,7 +157,7 @@ fn create(directory: &Directory, options: &Options, write_lock: u64) -> Result<(
     // and a page that names none: the next opener begins again (step 2).
     install(directory, &tail, &mut manifest)?;
     tail.begin(directory.fs.boot(), Start { manifest: &manifest, end: active.end_position(), next_seq: 1, write_lock });
-    let log = Log::new(manifest, Replay::default(), SegmentSet::new(), active, Recovery::default(), None);
+    let log = Log::new(manifest, Replay::default(), SegmentSet::new(), active, Recovery::default(), Gaps::default());
     Ok((log, tail))
 }
 

@@ -82,7 +82,7 @@ impl Shared {
         if !query.dry_run {
             self.right_to_write()?;
         }
-        if let (Some(_), Some(path)) = (query.idle, &self.unreadable) {
+        if let (Some(_), Some(path)) = (query.idle, &self.gaps.load().unreadable) {
             let message = "a segment cannot be read and may hold newer checkpoints, so no thread is known to be idle: see verify";
             return Err(Error::new(ErrorKind::Corrupt, message).with_file(path, None));
         }

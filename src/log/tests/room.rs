@@ -1,0 +1,119 @@
+//! Room that was given up, and those who still count on it.
+
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
+
+use super::failing::{Action, Failing, Fault, Kind, Moment};
+use super::faults::{contents, options, put};
+use super::other::open;
+use super::{Scratch, image, index_is_derived};
+use crate::batch::Durability;
+use crate::checkpointer::Checkpointer;
+use crate::log::Store;
+
+/// Everything wholly dead goes though there is no room for the manifest; then another handle, which
+/// knows more room than there is, puts, with room and without, and is killed.
+#[test]
+fn a_put_of_another_handle_after_room_was_given_up() {
+    for (durability, full) in [
+        (Durability::Buffered, None),
+        (Durability::Sync, None),
+        (Durability::Buffered, Some(20)),
+        (Durability::Sync, Some(300)),
+        (Durability::Sync, Some(70)),
+    ] {
+        let (scratch, layer, other_layer) = (Scratch::new(), Failing::default(), Failing::default());
+        let (one, two) = (open(&scratch, &layer), open(&scratch, &other_layer));
+        for _ in 0..12 {
+            put(&one, "dead", 10_000, Durability::Buffered).unwrap();
+        }
+        put(&two, "kept", 100, Durability::Sync).unwrap();
+        one.delete("dead").unwrap();
+        put(&two, "kept", 100, Durability::Sync).unwrap();
+        layer.set(Some(Fault { only: Some("MANIFEST.new"), ..Fault::fail(0, Kind::Write, true, Errno::NOSPC, 10) }));
+        let right = one.shared.right_to_compact().unwrap();
+        let mut pass = crate::log::compact::Pass::begin(&one.shared, right, &|_| Ok(()), true).unwrap();
+        let done = pass.step(crate::log::runs::Wanted::Dead).unwrap().unwrap();
+        assert!(done.segments > 0 && !layer.failed().is_empty());
+        drop(pass);
+        layer.set(None);
+        let active = two.shared.follower.reading().active.segment.path.clone();
+        let mut expected = contents(&one);
+        if let Some(short) = full {
+            other_layer.set(Some(Fault { only: Some(".seg"), ..Fault::fail(0, Kind::Write, false, Errno::NOSPC, short) }));
+            let error = put(&two, "kept", 200, durability).unwrap_err();
+            assert_eq!(error.kind(), crate::ErrorKind::DiskFull, "{error}");
+            other_layer.set(None);
+        }
+        let len = std::fs::metadata(&active).unwrap().len();
+        let copy = scratch.dir().with_file_name("copy");
+        image(&scratch.dir(), &copy);
+        let opened = Store::open(&copy).unwrap();
+        assert!(contents(&opened) == expected, "{durability:?} {full:?} length {len} {:?}", opened.recovery());
+        drop(opened);
+        std::fs::remove_dir_all(&copy).unwrap();
+        put(&two, "kept", 300, durability).unwrap();
+        put(&one, "kept", 400, durability).unwrap();
+        put(&two, "kept", 500, durability).unwrap();
+        expected.get_mut("kept").unwrap().splice(0..0, [vec![5; 500], vec![5; 400], vec![5; 300]]);
+        for store in [&one, &two] {
+            assert!(contents(store) == expected);
+            index_is_derived(store, &scratch.dir());
+        }
+        image(&scratch.dir(), &copy);
+        let opened = Store::open(&copy).unwrap();
+        assert!(contents(&opened) == expected && opened.recovery().damage.is_empty(), "{durability:?} {full:?}");
+    }
+}
+
+/// Who holds the right to compact and does not go on, as one that is stopped or a long backup, is not waited
+/// for by every put.
+#[test]
+fn a_stopped_compaction_does_not_cost_every_put_a_second() {
+    let (scratch, layer) = (Scratch::new(), Failing::default());
+    let stopped = open(&scratch, &layer);
+    let store = options(&Failing::default()).auto_compaction(true).open(scratch.dir()).unwrap();
+    let right = stopped.shared.right_to_compact().unwrap();
+    for _ in 0..60 {
+        put(&stopped, "dead", 10_000, Durability::Buffered).unwrap();
+    }
+    stopped.delete("dead").unwrap();
+    let start = Instant::now();
+    for _ in 0..5 {
+        put(&store, "live", 10, Durability::Buffered).unwrap();
+    }
+    let took = start.elapsed();
+    drop(right);
+    assert!(took < Duration::from_secs(4), "five puts of 10 bytes took {took:?}");
+}
+
+/// What is wholly dead but holds a mark that is still needed would have to be written anew, for which a full disk has no
+/// room; what is wholly dead beside it goes all the same.
+#[test]
+fn on_a_full_disk_what_is_wholly_dead_goes_though_a_mark_beside_it_stays() {
+    let (scratch, layer) = (Scratch::new(), Failing::default());
+    let store = open(&scratch, &layer);
+    store.retain(None, None).unwrap();
+    // The oldest segment stays: it holds what is live, and something of the thread that goes.
+    put(&store, "live", 12_000, Durability::Buffered).unwrap();
+    put(&store, "live", 12_000, Durability::Buffered).unwrap();
+    put(&store, "live", 12_000, Durability::Buffered).unwrap();
+    put(&store, "gone", 100, Durability::Buffered).unwrap();
+    for _ in 0..3 {
+        put(&store, "dead", 10_000, Durability::Buffered).unwrap();
+    }
+    store.delete("gone").unwrap();
+    for _ in 0..40 {
+        put(&store, "dead", 10_000, Durability::Buffered).unwrap();
+    }
+    store.delete("dead").unwrap();
+    store.sync().unwrap();
+    let before = store.stats().unwrap().segments;
+    layer.set(Some(Fault { only: Some(".seg.new"), ..Fault::fail(0, Kind::Write, false, Errno::NOSPC, 0) }));
+    let answer = store.compact();
+    layer.set(None);
+    let after = store.stats().unwrap().segments;
+    assert!(after < before - 5, "of {before} segments, nearly all wholly dead, {after} are left: {answer:?}");
+    let _ = Fault::once(Kind::Read, Action::Pause, Moment::Before);
+}
