@@ -65,6 +65,22 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
+    /// That of a new store, before it has a segment or is installed.
+    pub fn new(store: [u8; 16], max_history: u64) -> Manifest {
+        Manifest {
+            store,
+            generation: 0,
+            epoch: 1,
+            seq_floor: 1,
+            next_number: 1,
+            compactions: 0,
+            compacted_at: 0,
+            max_history,
+            segments: Vec::new(),
+            retired: Vec::new(),
+        }
+    }
+
     /// How many checkpoints a thread keeps; `None` for all.
     pub fn keep(&self) -> Option<u64> {
         (self.max_history != 0).then_some(self.max_history)

@@ -40,6 +40,7 @@ impl Writer {
             start: self.active.end,
             next_seq: shared.tail.next_seq(),
             keep: self.manifest.keep(),
+            is_whole: shared.gaps.load().segments.is_empty(),
         }
     }
 

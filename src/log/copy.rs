@@ -162,18 +162,7 @@ struct Segments<'a> {
 
 impl<'a> Segments<'a> {
     fn new(destination: &'a Destination, options: &Options, whole: &Whole<'_>) -> Segments<'a> {
-        let manifest = Manifest {
-            store: destination.directory.fs.random(),
-            generation: 0,
-            epoch: 1,
-            seq_floor: 1,
-            next_number: 1,
-            compactions: 0,
-            compacted_at: 0,
-            max_history: whole.max_history,
-            segments: Vec::new(),
-            retired: Vec::new(),
-        };
+        let manifest = Manifest::new(destination.directory.fs.random(), whole.max_history);
         let segment_bytes = options.segment_bytes;
         Segments { destination, segment_bytes, output: None, manifest, base: 0, next_seq: whole.next_seq }
     }

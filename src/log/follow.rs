@@ -215,6 +215,10 @@ impl Reading {
         for &gone in before.difference(&now) {
             moves.gone.insert(locate(gone, 0, 0)?.segment);
         }
+        if !shared.gaps.load().segments.is_subset(&now) {
+            // Of what was not taken in of it something may be in the new one, and would not be known there.
+            return Ok(false);
+        }
         for new in manifest.segments.iter().filter(|listed| listed.compacted && !before.contains(&listed.number)) {
             shared.add_segment(open_sealed(shared, manifest, new)?);
             records::each(&shared.directory, manifest, new, &mut |met| match met {
@@ -392,7 +396,7 @@ fn take_in(shared: &Shared, segment: &Segment, at: u64, frame: &FrameHead, chang
 }
 
 impl Shared {
-    /// Brings what readers see up to what is visible. Two loads where there is nothing new.
+    /// Brings what readers see up to what is visible. Three loads where there is nothing new.
     ///
     /// Errors: as [`Reading::follow_to`].
     pub(super) fn refresh(&self) -> Result<()> {

@@ -75,6 +75,8 @@ pub(crate) struct Terms {
     pub next_seq: u64,
     /// How many checkpoints a thread keeps that has no limit of its own; `None` for all.
     pub keep: Option<u64>,
+    /// Whether all of the log was taken in, so that a thread shows all that it has.
+    pub is_whole: bool,
 }
 
 /// Frames that are to be written together, and what they change.
@@ -208,7 +210,8 @@ impl<'a> Plan<'a> {
             (Some(view), Some(id)) => {
                 let entry = view.find(&IdKey::from(id)).and_then(|at| view.entry(at));
                 // The last one ends the thread, and says so: its floor and limit end with it.
-                let last = view.len() == 1;
+                // Where something could not be read there may be others.
+                let last = view.len() == 1 && self.terms.is_whole;
                 entry.map(
                     |entry| if last { Record::DeleteThread { thread } } else { Record::DeleteCheckpoint { thread, place: entry.place } },
                 )

@@ -138,18 +138,7 @@ fn first(directory: &Directory, options: &Options, locks: &Locks) -> Result<(Log
 fn create(directory: &Directory, options: &Options, write_lock: u64) -> Result<(Log, Tail)> {
     directory.create()?;
     let max_history = options.max_history.unwrap_or(Some(MAX_HISTORY_DEFAULT)).map_or(0, |keep| keep as u64);
-    let mut manifest = Manifest {
-        store: directory.fs.random(),
-        generation: 0,
-        epoch: 1,
-        seq_floor: 1,
-        next_number: 1,
-        compactions: 0,
-        compacted_at: 0,
-        max_history,
-        segments: Vec::new(),
-        retired: Vec::new(),
-    };
+    let mut manifest = Manifest::new(directory.fs.random(), max_history);
     let tail = Tail::make(directory)?;
     tail.set_next_number(manifest.next_number);
     let active = fresh::empty(directory, options, &tail, &mut manifest, 0)?;

@@ -51,7 +51,7 @@ fn a_reader_counts_the_dead_bytes_that_the_writer_counts() {
 
 #[test]
 fn an_empty_state_is_no_mark() {
-    let (index, terms) = (Index::default(), Terms { segment: 1, start: 72, next_seq: 1, keep: None });
+    let (index, terms) = (Index::default(), Terms { segment: 1, start: 72, next_seq: 1, keep: None, is_whole: true });
     let mut batch = Batch::new();
     batch.put("t", TypeTag::BYTES, b"", PutOptions::default());
     let prepared = Prepared::new(&batch, &Os).unwrap();
