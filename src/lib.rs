@@ -30,6 +30,8 @@ mod backend;
 mod batch;
 mod checkpoint;
 mod checkpointer;
+#[allow(dead_code, unused_imports)]
+mod delta;
 mod error;
 mod finite;
 mod format;

@@ -7,11 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A layer's files, and the crate modules they may name.
-const LAYERS: [(&str, &[&str]); 5] = [
+const LAYERS: [(&str, &[&str]); 6] = [
     ("src/format/", &["format"]),
     ("src/fs/", &["fs", "checkpoint"]),
     ("src/log/", &["log", "format", "fs", "batch", "checkpoint", "checkpointer", "error", "options", "query", "report"]),
     ("src/backend/", &["batch", "checkpoint", "checkpointer", "error", "options", "query"]),
+    ("src/delta", &["delta", "format"]),
     ("src/", &["batch", "checkpoint", "checkpointer", "error", "finite", "json", "query", "report"]),
 ];
 

@@ -3,6 +3,7 @@
 //! Where the bytes carry a checksum the first byte of the input chooses whether it is made to fit:
 //! without that a fuzzer would never get behind it.
 
+use crate::delta::{Chain, Keep, Scratch, Stored, Sums, encode};
 use crate::format::frame::{self, HEAD_BYTES, Head, Place};
 use crate::format::hint::{self, Builder, Heading, Hint};
 use crate::format::manifest::{self, Manifest};
@@ -91,6 +92,63 @@ pub fn names(data: &[u8]) -> bool {
     };
     assert_eq!(built, text);
     true
+}
+
+/// The deltas of one input.
+const DELTAS_MAX: usize = 12;
+
+/// `length of the root | root | deltas`, each `packed | unpacked length | state length | length |
+/// payload`, the lengths of two bytes: composed they give what they give one after the other. The last
+/// state is encoded as a delta on the root and back.
+pub fn delta(data: &[u8]) -> bool {
+    let mut rest = data;
+    let Some(root) = counted(&mut rest) else { return false };
+    let mut chain = Chain::new(root, Keep::All);
+    let mut states = vec![root.to_vec()];
+    let mut accepted = false;
+    while let Some((&[packed, a, b, c, d], behind)) = rest.split_first_chunk()
+        && states.len() <= DELTAS_MAX
+    {
+        rest = behind;
+        let Some(payload) = counted(&mut rest) else { break };
+        let (unpacked_len, state_len) = (u32::from(u16::from_le_bytes([a, b])), u32::from(u16::from_le_bytes([c, d])));
+        let stored = Stored { payload, is_packed: packed % 2 == 1, unpacked_len, state_len };
+        let mut alone = Chain::new(&states[states.len() - 1], Keep::Last);
+        let is_good = alone.push(&stored).is_ok();
+        assert_eq!(chain.push(&stored).is_ok(), is_good, "a chain judges as its last delta alone");
+        if is_good {
+            let state = alone.last();
+            assert_eq!(state.len(), state_len as usize, "a state of another length");
+            states.push(state);
+            accepted = true;
+        }
+    }
+    for (step, state) in states.iter().enumerate() {
+        assert!(chain.state(step).is_none_or(|composed| composed == *state), "composed the state is another one");
+    }
+    let target = &states[states.len() - 1];
+    assert!(chain.last() == *target, "composed the last state is another one");
+    encoded_again(root, target);
+    encoded_again(target, root);
+    accepted
+}
+
+/// What is encoded at all comes back.
+fn encoded_again(base: &[u8], target: &[u8]) {
+    let sums = Sums::of_keyframe(u32::MAX);
+    let Some(encoded) = encode(base, target, sums, &mut Scratch::default()) else { return };
+    let mut chain = Chain::new(base, Keep::Last);
+    chain.push(&encoded.stored(target.len() as u32)).unwrap();
+    assert!(chain.last() == target, "a state came back as another one");
+    assert_eq!(chain.sums(u32::MAX), encoded.sums);
+}
+
+/// Bytes behind their length, which is cut to what there is.
+fn counted<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let (length, behind) = rest.split_first_chunk()?;
+    let (bytes, behind) = behind.split_at(behind.len().min(usize::from(u16::from_le_bytes(*length))));
+    *rest = behind;
+    Some(bytes)
 }
 
 /// The input behind its first byte, with the checksum made to fit where that byte is odd.

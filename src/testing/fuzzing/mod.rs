@@ -10,7 +10,7 @@ mod operations;
 mod seeds;
 mod texts;
 
-pub use decoders::{frame, hint, manifest, names, record, segment};
+pub use decoders::{delta, frame, hint, manifest, names, record, segment};
 pub use operations::operations;
 pub use seeds::seeds;
 pub use texts::{glob, json, metadata};
@@ -19,9 +19,10 @@ pub use texts::{glob, json, metadata};
 pub type Property = fn(&[u8]) -> bool;
 
 /// Every target by the name of its folder and its fuzz target.
-pub const TARGETS: [(&str, Property); 10] = [
+pub const TARGETS: [(&str, Property); 11] = [
     ("frame", frame),
     ("record", record),
+    ("delta", delta),
     ("segment", segment),
     ("hint", hint),
     ("manifest", manifest),

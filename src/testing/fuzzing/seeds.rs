@@ -1,6 +1,7 @@
 //! Inputs to begin with, made from real values; `tests/corpus.rs` says how they are written.
 
 use super::decoders::PLACE;
+use crate::delta::{Scratch, Sums, encode};
 use crate::format::frame::{Head, payload_check};
 use crate::format::hint::{Builder, Standing};
 use crate::format::manifest::{Listed, Manifest};
@@ -13,6 +14,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
     match target {
         "frame" => records().iter().flat_map(|record| [frame(record, b""), frame(record, b"{\"step\":1}")]).collect(),
         "record" => records(),
+        "delta" => deltas(),
         "segment" => [Kind::Log { base: 4096 }, Kind::Compacted { first: 3, last: 9 }].map(segment).into(),
         "hint" => [1, 14].map(hint).into(),
         "manifest" => [1, 3].map(manifest).into(),
@@ -105,6 +107,28 @@ fn manifest(segments: u64) -> Vec<u8> {
         retired: vec![7],
     };
     [&[1], &manifest.encode()[..]].concat()
+}
+
+/// A counter and a longer text, step by step: few and small, or packed.
+fn deltas() -> Vec<Vec<u8>> {
+    let step = |number: usize, added: &str| format!("{{\"step\":{number},\"messages\":[{}]}}", added.repeat(8 + number)).into_bytes();
+    let small: Vec<Vec<u8>> = (1..5).map(|number| step(number, "\"a message\",")).collect();
+    let moved = [&small[3][40..], &small[0], &[b'x'; 100], &small[3][..40]].concat();
+    vec![chained(&small), chained(&[small[0].clone(), moved, small[3].clone()])]
+}
+
+fn chained(states: &[Vec<u8>]) -> Vec<u8> {
+    let counted = |bytes: &[u8]| [&(bytes.len() as u16).to_le_bytes(), bytes].concat();
+    let mut input = counted(&states[0]);
+    for pair in states.windows(2) {
+        if let Some(delta) = encode(&pair[0], &pair[1], Sums::of_keyframe(u32::MAX), &mut Scratch::default()) {
+            input.push(u8::from(delta.is_packed));
+            input.extend_from_slice(&(delta.unpacked_len as u16).to_le_bytes());
+            input.extend_from_slice(&(pair[1].len() as u16).to_le_bytes());
+            input.extend_from_slice(&counted(&delta.payload));
+        }
+    }
+    input
 }
 
 /// Runs that put, delete, batch, limit and reopen, and two that crash.
