@@ -316,7 +316,7 @@ pub struct StateBytes {
 }
 
 impl StateBytes {
-    /// The bytes as a vector; copies them when they are part of a mapped file.
+    /// The bytes as a vector of their own: a copy.
     pub fn into_vec(self) -> Vec<u8> {
         self.to_vec()
     }
@@ -328,6 +328,12 @@ impl StateBytes {
     /// A part of these bytes; `range` counts from their start.
     pub(crate) fn part(&self, range: Range<usize>) -> Self {
         StateBytes { region: self.region.clone(), range: self.range.start + range.start..self.range.start + range.end }
+    }
+}
+
+impl AsRef<[u8]> for StateBytes {
+    fn as_ref(&self) -> &[u8] {
+        self
     }
 }
 

@@ -16,7 +16,7 @@ mod rule;
 
 pub(crate) use chain::{Chain, Keep};
 pub(crate) use payload::{Stored, pack, unpack};
-pub(crate) use rule::Sums;
+pub(crate) use rule::{DELTAS_MAX, Sums};
 
 /// The content hash of a whole state: xxh3-64.
 pub(crate) fn content_hash(state: &[u8]) -> u64 {
@@ -56,23 +56,38 @@ pub(crate) struct Scratch {
 /// What of the unpacked bytes is kept for the next use.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// `target` as a difference from `base`, at the end of a chain that has cost `sums` so far.
-///
-/// `None` where it is better stored whole. Takes time linear in both lengths.
-pub(crate) fn encode(base: &[u8], target: &[u8], sums: Sums, scratch: &mut Scratch) -> Option<Encoded> {
+/// Why a state is stored whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whole {
+    /// It has too little in common with its base.
+    Useless,
+    /// The chain has cost enough, or the state is no use as a delta.
+    Keyframe,
+}
+
+/// Whether a state of that length can be a delta, or the base of one.
+pub(crate) fn is_worth(length: usize) -> bool {
+    (rule::STATE_BYTES_MIN..=rule::STATE_BYTES_MAX).contains(&length)
+}
+
+/// `target` as a difference from `base`, at the end of a chain that has cost `sums` so far; or why it is
+/// better stored whole. Takes time linear in both lengths.
+pub(crate) fn encode(base: &[u8], target: &[u8], sums: Sums, scratch: &mut Scratch) -> Result<Encoded, Whole> {
     if !rule::may_follow(base.len(), target.len(), sums) {
-        return None;
+        return Err(Whole::Keyframe);
     }
     let is_short = diff::diff(base, target, rule::ops_left(sums), &mut scratch.anchors, &mut scratch.ops);
-    if !is_short || !rule::may_unpack(payload::len(&scratch.ops), target.len(), sums) {
-        return None;
+    let whole = |bytes| if is_short && !rule::saves(bytes, target.len()) { Whole::Useless } else { Whole::Keyframe };
+    let length = payload::len(&scratch.ops);
+    if !is_short || !rule::may_unpack(length, target.len(), sums) {
+        return Err(whole(length));
     }
     let ops = scratch.ops.len() as u32;
     let unpacked = payload::write(&scratch.ops, target);
     let unpacked_len = unpacked.len() as u32;
     let (payload, is_packed) = payload::pack_delta(unpacked);
     if !rule::may_store(payload.len(), target.len(), sums) {
-        return None;
+        return Err(whole(payload.len()));
     }
     let sums = sums.after(payload.len() as u32, unpacked_len, ops);
     let encoded = Encoded { payload, is_packed, unpacked_len, sums };
@@ -80,7 +95,7 @@ pub(crate) fn encode(base: &[u8], target: &[u8], sums: Sums, scratch: &mut Scrat
     if scratch.unpacked.capacity() > KEPT_BYTES_MAX {
         scratch.unpacked = Vec::new();
     }
-    is_right.then_some(encoded)
+    if is_right { Ok(encoded) } else { Err(Whole::Keyframe) }
 }
 
 /// Whether a delta on `base` gives `target`: compares piece by piece, builds nothing.
@@ -109,6 +124,8 @@ fn gives(stored: &Stored<'_>, base: &[u8], target: &[u8], scratch: &mut Scratch)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::format::examples::example;
+    use crate::format::record::{Coding, Difference, Put, Record};
     use proptest::prelude::*;
 
     const ROOMY: Sums = Sums { keyframe: u32::MAX, deltas: 0, stored: 0, unpacked: 0, ops: 0 };
@@ -141,7 +158,7 @@ mod tests {
             let raw = Encoded { unpacked_len: unpacked.len() as u32, payload: unpacked, is_packed: false, sums: ROOMY };
             assert!(decoded(base, &raw, target.len()) == target, "other bytes came back");
         }
-        let encoded = encode(base, target, ROOMY, &mut scratch)?;
+        let encoded = encode(base, target, ROOMY, &mut scratch).ok()?;
         assert!(decoded(base, &encoded, target.len()) == target, "other bytes came back");
         assert!(encoded.payload.len() * 4 < target.len() * 3);
         Some(encoded)
@@ -199,15 +216,18 @@ mod tests {
         let base = br#"{"step":7,"messages":[{"role":"user","content":"What is the weather in Lisbon today?"},{"role":"assistant","content":"Let me look that up for you."}]}"#;
         let target = br#"{"step":8,"messages":[{"role":"user","content":"What is the weather in Lisbon today?"},{"role":"assistant","content":"Let me look that up for you."},{"role":"tool","content":"21 degrees, clear"}]}"#;
         let encoded = holds(base, target).unwrap();
-        let ops: &[&[u8]] = &[
-            &[0x03],                   // three ops
-            &[0x00, 0x08, 0x00],       // copy 8 bytes, from where the last copy ended: 0
-            &[0x01, 0x8b, 0x01, 0x00], // bring 1, copy 139, from as far on: 9
-            &[0x30, 0x00],             // bring 48
-            br#"8,{"role":"tool","content":"21 degrees, clear"}]}"#,
-        ];
-        assert_eq!(encoded.payload, ops.concat());
+        assert_eq!(encoded.payload, example("delta"));
         assert_eq!((base.len(), target.len(), encoded.unpacked_len, encoded.is_packed), (150, 196, 59, false));
+        let record = example("record-put-delta");
+        let Ok(Record::Put(Put { coding: Coding::Delta(told), .. })) = Record::decode(&record) else { panic!("no delta") };
+        let (base_hash, hash) = (content_hash(base), content_hash(target));
+        assert_eq!(
+            told,
+            Difference { base: 1, base_hash, hash, unpacked_len: 59, is_packed: false },
+            "{:02x?} {:02x?}",
+            base_hash.to_le_bytes(),
+            hash.to_le_bytes()
+        );
     }
 
     #[test]

@@ -30,7 +30,6 @@ mod backend;
 mod batch;
 mod checkpoint;
 mod checkpointer;
-#[allow(dead_code, unused_imports)]
 mod delta;
 mod error;
 mod finite;
@@ -55,7 +54,7 @@ pub use checkpointer::{Capabilities, Checkpointer, CheckpointerExt, Items};
 pub use error::{Error, ErrorKind, Result};
 pub use json::DEPTH_MAX;
 pub use log::{Store, Watch};
-pub use options::Options;
+pub use options::{Compression, Options};
 pub use place::open;
 pub use query::{FindQuery, HistoryQuery, Matching, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
 pub use report::{Compacted, Finding, Recovery, Stats};

@@ -20,6 +20,20 @@ const SEGMENT_BYTES_MIN: u64 = 64 * 1024;
 /// The largest segment that can be asked for.
 const SEGMENT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 
+/// When states that are stored whole, of 128 bytes to 64 MiB, are compressed (by lz4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Compression {
+    /// By compaction, once the thread has a newer one that is stored whole: a get of what is new stays fast.
+    /// Unasked only in segments of which much is dead; [`Store::compact`] does all that are worth it.
+    #[default]
+    Compaction,
+    /// At once as well: fewer bytes, for the time to pack them at the put and unpack them at each read.
+    Always,
+    /// Never by this handle.
+    Never,
+}
+
 /// How to open a [`Store`]; made by [`Store::options`], ended by [`Options::open`].
 ///
 /// ```
@@ -40,6 +54,9 @@ pub struct Options {
     pub(crate) segment_bytes: u64,
     pub(crate) state_bytes_max: u64,
     pub(crate) mmap: bool,
+    pub(crate) delta: bool,
+    pub(crate) compression: Compression,
+    pub(crate) cache_bytes: u64,
     pub(crate) auto_compaction: bool,
     pub(crate) dir_mode: u32,
     pub(crate) file_mode: u32,
@@ -58,6 +75,9 @@ impl Default for Options {
             segment_bytes: 64 * 1024 * 1024,
             state_bytes_max: STATE_BYTES_DEFAULT,
             mmap: true,
+            delta: true,
+            compression: Compression::Compaction,
+            cache_bytes: 64 * 1024 * 1024,
             auto_compaction: true,
             dir_mode: 0o700,
             file_mode: 0o600,
@@ -129,6 +149,28 @@ impl Options {
     /// and answers a typed error where a mapped file that somebody cut short ends the process.
     pub fn mmap(mut self, on: bool) -> Self {
         self.mmap = on;
+        self
+    }
+
+    /// Whether a state may be stored as the difference from the one before it (default), which costs what
+    /// has changed; off, this handle stores every state that is put whole. Both read what the other has
+    /// stored. A difference is only taken between states of 128 bytes to 64 MiB.
+    pub fn delta(mut self, on: bool) -> Self {
+        self.delta = on;
+        self
+    }
+
+    /// When states that are stored whole are compressed; by default compaction does it.
+    pub fn compression(mut self, compression: Compression) -> Self {
+        self.compression = compression;
+        self
+    }
+
+    /// How many bytes of states are kept in memory at most, each thread's newest, for the next get or put;
+    /// 64 MiB by default, 0 keeps none. A put of which the one before it is not there reads that from the
+    /// file.
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.cache_bytes = bytes;
         self
     }
 

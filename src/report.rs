@@ -28,8 +28,8 @@ pub struct Recovery {
     pub frames: u64,
     /// Bytes of an unfinished last write that were dropped.
     pub torn_bytes: u64,
-    /// Damage below the proven synced end: each cost what stands there and nothing else. Inside what a
-    /// hint file covers it is told by `verify` and by the read that meets it.
+    /// Damage below the proven synced end: each cost what stands there, and what is stored as a difference
+    /// from it. Inside what a hint file covers it is told by `verify` and by the read that meets it.
     pub damage: Vec<Finding>,
     /// Whole frames behind the end of the log that nothing proves; not applied, kept in quarantine. A
     /// repair takes them in where they add a checkpoint.
@@ -60,20 +60,22 @@ pub struct Stats {
     pub attachments: u64,
     /// The states' sizes, each whole.
     pub logical_bytes: u64,
-    /// The sizes of the frames that hold them.
+    /// The sizes of the frames that hold them, and of those not shown that differences still need.
     pub stored_bytes: u64,
-    /// Bytes in the log that hold nothing shown.
+    /// Bytes in the log that hold nothing shown, nor what a difference that is shown is made of.
     pub dead_bytes: u64,
     /// Bytes of all files in the directory, preallocated room included.
     pub disk_bytes: u64,
     /// Segments.
     pub segments: u64,
-    /// Checkpoints stored whole.
+    /// Checkpoints shown that are stored whole; 0 where all differ from one that is not shown any more.
     pub keyframes: u64,
-    /// Checkpoints stored as a difference.
+    /// Checkpoints shown that are stored as a difference.
     pub deltas: u64,
     /// The most differences one read has to follow.
     pub longest_chain: u64,
+    /// The mean number of differences that a read of a checkpoint follows.
+    pub mean_chain: f64,
     /// How many checkpoints each thread keeps; None for all.
     pub max_history: Option<u64>,
 }

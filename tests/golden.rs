@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use taffrail::{Batch, CheckpointId, Checkpointer, HistoryQuery, Metadata, Parent, PutOptions, Store, TypeTag};
+use taffrail::{Batch, CheckpointId, Checkpointer, Compression, HistoryQuery, Metadata, Parent, PutOptions, Store, TypeTag};
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v0")
@@ -27,9 +27,24 @@ fn id(text: &str) -> CheckpointId {
 const UUID: &str = "0190a6c1-1b2c-7d3e-8f40-123456789abc";
 const JSON: &str = " {\"z\": 1, \"a\": 18446744073709551617, \"a\": 1.0, \"s\": \"\\ud83d\"} ";
 
-/// One of each kind of record, a segment of its own for a large state, and a sealed one.
+/// A text of some lines, of which each step has one more; odd ones say something else at the end as well.
+fn grown(step: u64) -> String {
+    let lines: String = (0..8 + step).map(|line| format!("{line}: {:x}\n", (line + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+    if step % 2 == 1 { lines + &"on and on ".repeat(9) } else { lines }
+}
+
+/// One of each kind of record and coding, a compacted segment, one of its own for a large state, and a sealed one.
 fn write(dir: &Path) {
-    let store = Store::options().segment_bytes(64 * 1024).max_history(4).open(dir).unwrap();
+    let options = || Store::options().auto_compaction(false).segment_bytes(64 * 1024);
+    let store = options().max_history(4).open(dir).unwrap();
+    let grow = |thread: &str, step: u64| {
+        let options = at(70 + step).id(id(&format!("g{step}")));
+        drop(store.put_bytes(thread, TypeTag::BYTES, grown(step).as_bytes(), options).unwrap());
+    };
+    // A delta whose base is deleted, and which compaction writes anew, whole.
+    (0..4).for_each(|step| grow("promoted", step));
+    assert!(store.delete_checkpoint("promoted", &id("g1")).unwrap());
+    store.compact().unwrap();
     let metadata = Metadata::from_json("{\"step\": 1}").unwrap();
     let put =
         |thread: &str, text: &str, options: PutOptions| drop(store.put_bytes(thread, TypeTag::JSON, text.as_bytes(), options).unwrap());
@@ -50,7 +65,13 @@ fn write(dir: &Path) {
     batch.put("batch 2", TypeTag::new("own/tag").unwrap(), b"", at(41).id(id("e")));
     store.commit(&batch).unwrap();
     store.put_bytes("large", TypeTag::BYTES, &large(), at(50).id(id("large"))).unwrap();
+    // Deltas, some of them packed; of seven the first three are hidden, for the fourth is made of them.
+    (0..7).for_each(|step| grow("grown", step));
+    assert!(store.delete_checkpoint("grown", &id("g5")).unwrap());
+    let packing = options().compression(Compression::Always).open(dir).unwrap();
+    packing.put_bytes("packed", TypeTag::BYTES, "again and ".repeat(30).as_bytes(), at(80).id(id("p"))).unwrap();
     put("last", "null", at(60).id(id("last")));
+    drop(packing);
     store.close().unwrap();
 }
 
@@ -67,12 +88,24 @@ fn check(store: &Store, segments: u64) {
     let texts =
         |thread: &str| states(store, thread).into_iter().map(|(id, text)| (id, String::from_utf8(text).unwrap())).collect::<Vec<_>>();
     let pair = |id: &str, text: &str| (id.to_owned(), text.to_owned());
-    assert_eq!(store.threads().unwrap(), ["batch 2", "batch \u{e9}\n", "json", "large", "last", "less", "limited", "trimmed"]);
+    assert_eq!(
+        store.threads().unwrap(),
+        ["batch 2", "batch \u{e9}\n", "grown", "json", "large", "last", "less", "limited", "packed", "promoted", "trimmed"]
+    );
+    let steps = |steps: &[u64]| steps.iter().map(|&step| (format!("g{step}"), grown(step))).collect::<Vec<_>>();
+    assert_eq!(texts("grown"), steps(&[6, 4, 3]));
+    assert_eq!(texts("promoted"), steps(&[3, 2, 0]));
+    assert_eq!(texts("packed"), [pair("p", &"again and ".repeat(30))]);
+    for (thread, expected) in [("grown", ["g5", "g3", "g2"]), ("promoted", ["g2", "g1", ""])] {
+        let listed = store.list(thread, &HistoryQuery::default()).unwrap();
+        let parents = listed.map(|info| info.unwrap().parent.map_or(String::new(), |parent| parent.to_string()));
+        assert_eq!(parents.collect::<Vec<_>>(), expected, "{thread}");
+    }
     assert_eq!(texts("json"), [pair("third", "3"), pair("own", "\"again\""), pair(UUID, JSON)]);
     let infos: Vec<_> = store.list("json", &HistoryQuery::default()).unwrap().map(Result::unwrap).collect();
     let parents: Vec<_> = infos.iter().map(|info| info.parent.as_ref().map(CheckpointId::as_str)).collect();
     assert_eq!(parents, [None, Some(UUID), None]);
-    assert_eq!((infos[2].metadata.as_str(), infos[2].seq, infos[1].seq), ("{\"step\": 1}", 1, 2));
+    assert_eq!((infos[2].metadata.as_str(), infos[2].seq, infos[1].seq), ("{\"step\": 1}", 7, 8));
     let seconds = |at: usize| infos[at].saved_at.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
     assert_eq!((seconds(0), seconds(1), seconds(2)), (3, 4, 1));
     assert_eq!(texts("trimmed"), [pair("s5", "5"), pair("s4", "4"), pair("s3", "3"), pair("s2", "2")]);
@@ -86,7 +119,7 @@ fn check(store: &Store, segments: u64) {
     assert!(*store.get_bytes("large").unwrap().unwrap().state == *large());
     assert_eq!(texts("last"), [pair("last", "null")]);
     let stats = store.stats().unwrap();
-    assert_eq!((stats.threads, stats.checkpoints, stats.segments, stats.max_history), (8, 14, segments, Some(4)));
+    assert_eq!((stats.threads, stats.checkpoints, stats.segments, stats.max_history), (11, 21, segments, Some(4)));
     let report = store.recovery();
     assert!(report.damage.is_empty() && report.unproven.is_empty() && report.torn_bytes == 0 && report.set_aside.is_empty(), "{report:?}");
     assert!(store.verify().unwrap().is_empty());
@@ -111,19 +144,19 @@ fn the_golden_directory_of_version_0_opens() {
     if std::env::var_os("TAFFRAIL_REGOLD").is_some() {
         let _ = fs::remove_dir_all(golden());
         write(&golden());
-        for lock in ["open.lock", "write.lock", "sync.lock"] {
+        for lock in ["open.lock", "write.lock", "sync.lock", "compact.lock"] {
             fs::remove_file(golden().join(lock)).unwrap();
         }
     }
     let names: BTreeSet<_> = fs::read_dir(golden()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    let segments = (1..=3).map(|number| format!("{number:016x}.seg"));
-    let hints = (1..=2).map(|number| format!("{number:016x}.hint"));
+    let segments = (2..=5).map(|number| format!("{number:016x}.seg"));
+    let hints = (2..=4).map(|number| format!("{number:016x}.hint"));
     assert_eq!(names, segments.chain(hints).chain(["MANIFEST", "tail"].map(str::to_owned)).collect());
-    check(&Store::options().read_only(true).open(golden()).unwrap(), 3);
+    check(&Store::options().read_only(true).open(golden()).unwrap(), 4);
     let scratch = copied(this_boot());
     let store = Store::open(scratch.path()).unwrap();
     assert!(!store.recovery().fresh_segment, "it was closed cleanly");
-    check(&store, 3);
+    check(&store, 4);
     store.put_bytes("more", TypeTag::JSON, b"1", PutOptions::default()).unwrap();
     store.retain(None, Some(1)).unwrap();
     drop(store);
@@ -135,7 +168,7 @@ fn the_golden_directory_of_version_0_opens() {
     let scratch = copied([1; 16]);
     let store = Store::open(scratch.path()).unwrap();
     assert!(store.recovery().fresh_segment);
-    check(&store, 4);
+    check(&store, 5);
 }
 
 /// As the page names it.
@@ -149,6 +182,6 @@ fn what_this_version_writes_reads_the_same() {
     let scratch = tempfile::tempdir().unwrap();
     let dir = scratch.path().join("store");
     write(&dir);
-    check(&Store::options().read_only(true).open(&dir).unwrap(), 3);
-    check(&Store::options().mmap(false).open(&dir).unwrap(), 3);
+    check(&Store::options().read_only(true).open(&dir).unwrap(), 4);
+    check(&Store::options().mmap(false).open(&dir).unwrap(), 4);
 }

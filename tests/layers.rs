@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const LAYERS: [(&str, &[&str]); 6] = [
     ("src/format/", &["format"]),
     ("src/fs/", &["fs", "checkpoint"]),
-    ("src/log/", &["log", "format", "fs", "batch", "checkpoint", "checkpointer", "error", "options", "query", "report"]),
+    ("src/log/", &["log", "format", "fs", "delta", "batch", "checkpoint", "checkpointer", "error", "options", "query", "report"]),
     ("src/backend/", &["batch", "checkpoint", "checkpointer", "error", "options", "query"]),
     ("src/delta", &["delta", "format"]),
     ("src/", &["batch", "checkpoint", "checkpointer", "error", "finite", "json", "query", "report"]),

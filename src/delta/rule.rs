@@ -1,8 +1,9 @@
 //! When a state is stored whole instead of as a delta.
 //!
 //! The bounds keep a chain cheap to read: a read touches at most 65 records, and the bytes it reads
-//! and unpacks besides the keyframe are about those of one state. They bind the writer; a reader
-//! bounds what it allocates and does by itself, and takes no chain's shape for damage.
+//! and unpacks besides the keyframe are about those of one state. They bind the writer; of a reader
+//! only the number of deltas and the lengths of states, else it bounds what it allocates and does by
+//! itself.
 
 /// The shortest state that is the base of a delta, or one: below it a record costs more.
 pub(super) const STATE_BYTES_MIN: usize = 128;
@@ -10,14 +11,15 @@ pub(super) const STATE_BYTES_MIN: usize = 128;
 /// The longest state that is the base of a delta, or one.
 pub(super) const STATE_BYTES_MAX: usize = 64 << 20;
 
-/// The most deltas on one keyframe.
-pub(super) const DELTAS_MAX: u32 = 64;
+/// The most deltas on one keyframe; readers refuse longer chains.
+pub(crate) const DELTAS_MAX: u32 = 64;
 
 /// The most ops of a chain's deltas together, and so of any delta.
-pub(super) const OPS_MAX: u32 = 8192;
+pub(super) const OPS_MAX: u32 = 16_384;
 
-/// What a chain's deltas may take up together, however small their keyframe is.
-const STORED_BYTES_FLOOR: u32 = 1024;
+/// What a chain's deltas may take up together, however small their keyframe is: with little states a
+/// record costs as much as what is in it, and a read pays for each.
+const STORED_BYTES_FLOOR: u32 = 512;
 
 /// What a chain's deltas may unpack to together, however small the state is.
 const UNPACKED_BYTES_FLOOR: usize = 4096;
@@ -41,6 +43,12 @@ impl Sums {
     /// A chain that is only a keyframe yet, of so many stored bytes.
     pub fn of_keyframe(stored: u32) -> Sums {
         Sums { keyframe: stored, deltas: 0, stored: 0, unpacked: 0, ops: 0 }
+    }
+
+    /// The same with the deltas of a chain that goes on from here.
+    pub fn and(self, more: Sums) -> Sums {
+        let deltas = self.deltas.saturating_add(more.deltas);
+        Sums { deltas, ..self.after(more.stored, more.unpacked, more.ops) }
     }
 
     /// The same with one more delta.
@@ -71,10 +79,14 @@ pub(super) fn may_unpack(unpacked: usize, target_len: usize, sums: Sums) -> bool
     (sums.unpacked as usize).saturating_add(unpacked) <= target_len.max(UNPACKED_BYTES_FLOOR)
 }
 
+/// Whether a delta of so many bytes saves enough.
+pub(super) fn saves(stored: usize, target_len: usize) -> bool {
+    stored.saturating_mul(4) < target_len.saturating_mul(3)
+}
+
 /// Whether the next delta may take up so many bytes, and saves enough.
 pub(super) fn may_store(stored: usize, target_len: usize, sums: Sums) -> bool {
-    let saves_enough = stored.saturating_mul(4) < target_len.saturating_mul(3);
-    saves_enough && (sums.stored as usize).saturating_add(stored) <= sums.keyframe.max(STORED_BYTES_FLOOR) as usize
+    saves(stored, target_len) && (sums.stored as usize).saturating_add(stored) <= sums.keyframe.max(STORED_BYTES_FLOOR) as usize
 }
 
 #[cfg(test)]
@@ -92,12 +104,12 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_has_at_most_64_deltas_and_8192_ops() {
+    fn a_chain_has_at_most_64_deltas_and_16384_ops() {
         assert!(may_follow(1000, 1000, Sums { deltas: 63, ..NONE }));
         assert!(!may_follow(1000, 1000, Sums { deltas: 64, ..NONE }));
-        assert!(may_follow(1000, 1000, Sums { ops: 8191, ..NONE }));
-        assert!(!may_follow(1000, 1000, Sums { ops: 8192, ..NONE }));
-        assert_eq!(ops_left(Sums { ops: 8191, ..NONE }), 1);
+        assert!(may_follow(1000, 1000, Sums { ops: 16_383, ..NONE }));
+        assert!(!may_follow(1000, 1000, Sums { ops: 16_384, ..NONE }));
+        assert_eq!(ops_left(Sums { ops: 16_383, ..NONE }), 1);
         assert_eq!(ops_left(Sums { ops: u32::MAX, ..NONE }), 0);
     }
 
@@ -112,8 +124,8 @@ mod tests {
     fn deltas_take_up_at_most_what_their_keyframe_does() {
         let most = |stored| may_store(stored, 100_000, Sums { stored: 3000, ..NONE });
         assert!(most(2000) && !most(2001));
-        let little = Sums { keyframe: 10, stored: 1000, ..NONE };
-        assert!(may_store(24, 100_000, little) && !may_store(25, 100_000, little), "little keyframes may have 1 KiB");
+        let little = Sums { keyframe: 10, stored: 500, ..NONE };
+        assert!(may_store(12, 100_000, little) && !may_store(13, 100_000, little), "little keyframes may have 512 B");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::segment::{Header, Kind};
 const DESIGN: &str = include_str!("../../DESIGN.md");
 
 /// The bytes of the block that begins with "```hex NAME"; `;` begins a comment.
-fn example(name: &str) -> Vec<u8> {
+pub(crate) fn example(name: &str) -> Vec<u8> {
     let start = format!("```hex {name}\n");
     let block =
         DESIGN.split(&start).nth(1).and_then(|rest| rest.split("```").next()).unwrap_or_else(|| panic!("DESIGN.md has no example {name}"));
@@ -50,6 +50,8 @@ fn the_records() {
     let bytes = record("record-put");
     let Ok(Record::Put(put)) = Record::decode(&bytes) else { panic!("record-put is no put") };
     assert_eq!((put.thread, put.place, put.tag, put.metadata, put.state_len), ("t", 1, "json", r#"{"a":1}"#, 4));
+    assert_eq!(record("record-promote")[1..], bytes[1..], "a promoted checkpoint is told as a put is");
+    record("record-put-delta");
 }
 
 #[test]

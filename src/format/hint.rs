@@ -11,7 +11,7 @@ mod builder;
 
 pub(crate) use builder::{Builder, Standing};
 
-use super::record::{Id, Put, Record};
+use super::record::{Coding, Difference, Followed, Id, Put, Record};
 use super::{Flaw, VERSION, check_around, field, u16_at, u32_at, u64_at};
 
 /// The size of a heading.
@@ -26,6 +26,7 @@ const KIND_DELETE_THREAD: u8 = 2;
 const KIND_DELETE_CHECKPOINT: u8 = 3;
 const KIND_TRIM: u8 = 4;
 const KIND_KEEP: u8 = 6;
+const KIND_PROMOTE: u8 = 7;
 
 /// The longest hint of a segment of that length: no record takes up twice its frame's length here.
 pub(crate) fn bytes_max(segment_len: u64) -> u64 {
@@ -206,6 +207,11 @@ impl<'a> Item<'a> {
         self.bytes[0] == KIND_PUT
     }
 
+    /// Whether it is a put of a difference.
+    pub fn is_delta(&self) -> bool {
+        self.bytes[2] == 1
+    }
+
     /// The state's size, of a put.
     pub fn state_len(&self) -> u32 {
         self.u32(4)
@@ -248,7 +254,8 @@ impl<'a> Item<'a> {
         (self.bytes[1] == 0).then(|| [self.u64(32), self.u64(40)])
     }
 
-    /// The record, as far as it is kept here: a put without clock, parent, tag and metadata.
+    /// The record, as far as it is kept here: a put without clock, parent, tag and metadata, and of a
+    /// difference only that it is one.
     pub fn record(&self, thread: &'a str) -> Record<'a> {
         let (place, floor) = (self.place(), self.floor());
         match self.bytes[0] {
@@ -258,7 +265,10 @@ impl<'a> Item<'a> {
             KIND_KEEP => Record::Keep { thread, keep: (place != 0).then_some(place) },
             _ => {
                 let (id, state_len) = (self.id(), self.state_len());
-                Record::Put(Put { thread, id, place, floor, saved_at: 0, parent: None, tag: "", metadata: "", state_len })
+                let coding = if self.is_delta() { Coding::Delta(Difference::default()) } else { Coding::Whole };
+                let (saved_at, parent) = (0, Followed::Nothing);
+                let put = Put { thread, id, place, floor, saved_at, parent, tag: "", metadata: "", state_len, coding };
+                if self.bytes[0] == KIND_PROMOTE { Record::Promote(put) } else { Record::Put(put) }
             }
         }
     }
@@ -266,10 +276,11 @@ impl<'a> Item<'a> {
     /// Whether it says what such a record can say, of a frame before `end`.
     fn is_sound(&self, end: u64, texts_at: &mut usize) -> bool {
         let (place, floor, length) = (self.place(), self.floor(), usize::from(self.bytes[1]));
-        let fits = self.length8() != 0 && (u64::from(self.offset8()) + u64::from(self.length8())) * 8 <= end && self.bytes[2..4] == [0; 2];
+        let fits = self.length8() != 0 && (u64::from(self.offset8()) + u64::from(self.length8())) * 8 <= end && self.bytes[3] == 0;
+        let fits = fits && (self.bytes[2] == 0 || self.is_delta() && self.bytes[0] == KIND_PUT);
         let said = match self.bytes[0] {
-            KIND_PUT if length == 0 => place != 0 && floor <= place,
-            KIND_PUT => {
+            KIND_PUT | KIND_PROMOTE if length == 0 => place != 0 && floor <= place,
+            KIND_PUT | KIND_PROMOTE => {
                 let at = std::mem::replace(texts_at, *texts_at + length);
                 let is_there = self.u32(32) as usize == at && self.texts.get(at..at + length).is_some();
                 place != 0 && floor <= place && is_there && self.bytes[36..] == [0; 12]
@@ -316,11 +327,13 @@ mod tests {
     fn record(kind: u8, number: u64, text: &str) -> Record<'_> {
         let thread = ["a", "thread \u{e9}", "c"][number as usize % 3];
         let id = if kind == 0 { Id::Uuid([number as u8; 16]) } else { Id::Text(text) };
-        let (saved_at, parent, tag, metadata) = (0, None, "", "");
+        let (saved_at, parent, tag, metadata) = (0, Followed::Nothing, "", "");
         match kind {
-            0 | 1 => {
-                let floor = number / 2;
-                Record::Put(Put { thread, id, place: number + 1, floor, saved_at, parent, tag, metadata, state_len: number as u32 })
+            0 | 1 | 7 => {
+                let (place, floor, state_len) = (number + 1, number / 2, number as u32);
+                let coding = if number.is_multiple_of(3) && kind < 7 { Coding::Delta(Difference::default()) } else { Coding::Whole };
+                let put = Put { thread, id, place, floor, saved_at, parent, tag, metadata, state_len, coding };
+                if kind == 7 { Record::Promote(put) } else { Record::Put(put) }
             }
             2 => Record::DeleteThread { thread },
             3 => Record::DeleteCheckpoint { thread, place: number + 1 },
@@ -344,7 +357,7 @@ mod tests {
     }
 
     fn any_records() -> impl Strategy<Value = Vec<(u8, u64, String)>> {
-        prop::collection::vec((0..7u8, 0..1000u64, ".{1,40}"), 1..60)
+        prop::collection::vec((0..8u8, 0..1000u64, ".{1,40}"), 1..60)
     }
 
     proptest! {

@@ -5,7 +5,7 @@
 //! examples that a test decodes and encodes again.
 
 #[cfg(test)]
-mod examples;
+pub(crate) mod examples;
 mod fixed;
 pub(crate) mod frame;
 pub(crate) mod hint;

@@ -16,9 +16,16 @@ const KIND_DELETE_THREAD: u8 = 2;
 const KIND_DELETE_CHECKPOINT: u8 = 3;
 const KIND_TRIM: u8 = 4;
 const KIND_KEEP: u8 = 6;
+const KIND_PROMOTE: u8 = 7;
 
-/// The state stands in the payload as it was put; other codings are for differences and packing.
 const CODING_WHOLE: u8 = 0;
+const CODING_PACKED: u8 = 1;
+const CODING_DELTA: u8 = 2;
+const CODING_DELTA_PACKED: u8 = 3;
+
+const PARENT_NONE: u8 = 0;
+const PARENT_ID: u8 = 1;
+const PARENT_BASE: u8 = 2;
 
 /// A checkpoint id as records keep it: a UUID in its usual form in 16 bytes, else its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +34,57 @@ pub(crate) enum Id<'a> {
     Uuid([u8; 16]),
     /// Any other text, 1 to 255 bytes.
     Text(&'a str),
+}
+
+/// What a checkpoint followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Followed<'a> {
+    /// None: it is the first, or a new root.
+    Nothing,
+    /// The checkpoint of that id.
+    Id(Id<'a>),
+    /// The one that it is stored as a difference from.
+    Base,
+}
+
+impl<'a> Followed<'a> {
+    /// The one of that id, if there is any.
+    pub fn of(id: Option<Id<'a>>) -> Followed<'a> {
+        id.map_or(Followed::Nothing, Followed::Id)
+    }
+}
+
+/// How the payload makes the state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Coding {
+    /// A keyframe: it is the state.
+    Whole,
+    /// A keyframe: it is the state, packed.
+    Packed,
+    /// It is the difference from another checkpoint of the thread.
+    Delta(Difference),
+}
+
+impl Coding {
+    /// Whether another checkpoint is needed.
+    pub fn is_delta(&self) -> bool {
+        matches!(self, Coding::Delta(_))
+    }
+}
+
+/// What a delta says beside its payload.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// The place of its base, below its own.
+    pub base: u64,
+    /// The content hash of the base's state.
+    pub base_hash: u64,
+    /// The content hash of its own.
+    pub hash: u64,
+    /// The payload's length once it is unpacked.
+    pub unpacked_len: u32,
+    /// Whether it has to be.
+    pub is_packed: bool,
 }
 
 /// A checkpoint.
@@ -43,13 +101,15 @@ pub(crate) struct Put<'a> {
     /// The clock, in nanoseconds from 1970.
     pub saved_at: i64,
     /// What it followed.
-    pub parent: Option<Id<'a>>,
+    pub parent: Followed<'a>,
     /// What its bytes are.
     pub tag: &'a str,
     /// A JSON object; empty for `{}`.
     pub metadata: &'a str,
     /// The state's size.
     pub state_len: u32,
+    /// How the payload makes it.
+    pub coding: Coding,
 }
 
 /// What a record says happened.
@@ -57,6 +117,8 @@ pub(crate) struct Put<'a> {
 pub(crate) enum Record<'a> {
     /// A checkpoint was put.
     Put(Put<'a>),
+    /// A checkpoint that stood as a delta is written anew, whole; nothing else of it has changed.
+    Promote(Put<'a>),
     /// A thread was deleted, with all it had.
     DeleteThread {
         /// The thread.
@@ -102,6 +164,15 @@ struct PutFixed {
     coding: u8,
 }
 
+/// Follows the fixed part where the coding is a delta's.
+#[derive(Serialize, Deserialize)]
+struct DeltaFixed {
+    base: u64,
+    base_hash: u64,
+    hash: u64,
+    unpacked_len: u32,
+}
+
 #[derive(Serialize, Deserialize)]
 struct PlaceFixed {
     place: u64,
@@ -119,7 +190,7 @@ impl Record<'_> {
     /// The thread it is about.
     pub fn thread(&self) -> &str {
         match self {
-            Record::Put(put) => put.thread,
+            Record::Put(put) | Record::Promote(put) => put.thread,
             Record::DeleteThread { thread }
             | Record::DeleteCheckpoint { thread, .. }
             | Record::Trim { thread, .. }
@@ -130,7 +201,8 @@ impl Record<'_> {
     /// Appends the record's bytes. Lengths were checked at the door.
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         match self {
-            Record::Put(put) => put.encode(bytes),
+            Record::Put(put) => put.encode(KIND_PUT, bytes),
+            Record::Promote(put) => put.encode(KIND_PROMOTE, bytes),
             Record::DeleteThread { thread } => {
                 bytes.push(KIND_DELETE_THREAD);
                 fixed::append(&(thread.len() as u16), bytes);
@@ -149,18 +221,30 @@ impl Record<'_> {
             }
         }
         bytes.extend_from_slice(self.thread().as_bytes());
-        if let Record::Put(put) = self {
+        if let Some(put) = self.put() {
             put.encode_texts(bytes);
         }
     }
 }
 
 impl<'a> Record<'a> {
+    /// The checkpoint that it holds, put or promoted.
+    pub fn put(&self) -> Option<&Put<'a>> {
+        match self {
+            Record::Put(put) | Record::Promote(put) => Some(put),
+            _ => None,
+        }
+    }
+
     /// Decodes a record that takes up all of `bytes`. Errors: `Corrupt`, `Unknown`.
     pub fn decode(bytes: &'a [u8]) -> Result<Record<'a>, Flaw> {
         let (&kind, rest) = bytes.split_first().ok_or(Flaw::Corrupt("empty record"))?;
         match kind {
             KIND_PUT => Put::decode(rest).map(Record::Put),
+            KIND_PROMOTE => match Put::decode(rest)? {
+                put if put.coding.is_delta() => Err(Flaw::Corrupt("promoted delta")),
+                put => Ok(Record::Promote(put)),
+            },
             KIND_DELETE_THREAD => {
                 let (thread_len, used) = fixed::read::<u16>(rest)?;
                 Ok(Record::DeleteThread { thread: only_thread(&rest[used..], thread_len)? })
@@ -183,8 +267,13 @@ impl<'a> Record<'a> {
 }
 
 impl<'a> Put<'a> {
-    fn encode(&self, bytes: &mut Vec<u8>) {
-        bytes.push(KIND_PUT);
+    fn encode(&self, kind: u8, bytes: &mut Vec<u8>) {
+        bytes.push(kind);
+        let (parent, parent_id) = match &self.parent {
+            Followed::Nothing => (PARENT_NONE, None),
+            Followed::Id(id) => (PARENT_ID, Some(id)),
+            Followed::Base => (PARENT_BASE, None),
+        };
         let part = PutFixed {
             place: self.place,
             floor: self.floor,
@@ -193,32 +282,41 @@ impl<'a> Put<'a> {
             metadata_len: self.metadata.len() as u32,
             thread_len: self.thread.len() as u16,
             id_len: self.id.text_len(),
-            parent: u8::from(self.parent.is_some()),
-            parent_len: self.parent.map_or(0, |parent| parent.text_len()),
+            parent,
+            parent_len: parent_id.map_or(0, Id::text_len),
             tag_len: self.tag.len() as u8,
-            coding: CODING_WHOLE,
+            coding: match self.coding {
+                Coding::Whole => CODING_WHOLE,
+                Coding::Packed => CODING_PACKED,
+                Coding::Delta(Difference { is_packed: false, .. }) => CODING_DELTA,
+                Coding::Delta(_) => CODING_DELTA_PACKED,
+            },
         };
         fixed::append(&part, bytes);
+        if let Coding::Delta(Difference { base, base_hash, hash, unpacked_len, .. }) = self.coding {
+            fixed::append(&DeltaFixed { base, base_hash, hash, unpacked_len }, bytes);
+        }
     }
 
     fn encode_texts(&self, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(self.id.as_bytes());
-        bytes.extend_from_slice(self.parent.as_ref().map_or(&[], |parent| parent.as_bytes()));
+        if let Followed::Id(parent) = &self.parent {
+            bytes.extend_from_slice(parent.as_bytes());
+        }
         bytes.extend_from_slice(self.tag.as_bytes());
         bytes.extend_from_slice(self.metadata.as_bytes());
     }
 
     fn decode(bytes: &'a [u8]) -> Result<Put<'a>, Flaw> {
         let (part, used) = fixed::read::<PutFixed>(bytes)?;
-        if part.coding != CODING_WHOLE {
-            return Err(Flaw::Unknown("state coding"));
-        }
+        let (coding, used) = Self::coding(&part, bytes, used)?;
         let mut texts = Texts(&bytes[used..]);
         let thread = texts.thread(part.thread_len)?;
         let id = texts.id(part.id_len)?;
         let parent = match (part.parent, part.parent_len) {
-            (0, 0) => None,
-            (1, length) => Some(texts.id(length)?),
+            (PARENT_NONE, 0) => Followed::Nothing,
+            (PARENT_ID, length) => Followed::Id(texts.id(length)?),
+            (PARENT_BASE, 0) if coding.is_delta() => Followed::Base,
             _ => return Err(Flaw::Corrupt("parent")),
         };
         let tag = texts.take(usize::from(part.tag_len))?;
@@ -227,17 +325,24 @@ impl<'a> Put<'a> {
         if tag.is_empty() || part.place == 0 || part.floor > part.place {
             return Err(Flaw::Corrupt("put"));
         }
-        Ok(Put {
-            thread,
-            id,
-            place: part.place,
-            floor: part.floor,
-            saved_at: part.saved_at,
-            parent,
-            tag,
-            metadata,
-            state_len: part.state_len,
-        })
+        let PutFixed { place, floor, saved_at, state_len, .. } = part;
+        Ok(Put { thread, id, place, floor, saved_at, parent, tag, metadata, state_len, coding })
+    }
+
+    /// The coding, and where what belongs to it ends.
+    fn coding(part: &PutFixed, bytes: &[u8], used: usize) -> Result<(Coding, usize), Flaw> {
+        let is_packed = match part.coding {
+            CODING_WHOLE => return Ok((Coding::Whole, used)),
+            CODING_PACKED => return Ok((Coding::Packed, used)),
+            CODING_DELTA => false,
+            CODING_DELTA_PACKED => true,
+            _ => return Err(Flaw::Unknown("state coding")),
+        };
+        let (DeltaFixed { base, base_hash, hash, unpacked_len }, more) = fixed::read::<DeltaFixed>(&bytes[used..])?;
+        if base == 0 || base >= part.place {
+            return Err(Flaw::Corrupt("base"));
+        }
+        Ok((Coding::Delta(Difference { base, base_hash, hash, unpacked_len, is_packed }), used + more))
     }
 }
 
@@ -306,10 +411,29 @@ mod tests {
             assert_eq!(Record::decode(&encoded).as_ref(), Ok(&record));
             bytes.push(encoded);
         };
-        for parent in [None, Some(Id::Uuid(id)), Some(Id::Text(text))] {
+        let difference = |is_packed| Difference { base: number, base_hash: 5, hash: 6, unpacked_len: 7, is_packed };
+        for parent in [Followed::Nothing, Followed::Id(Id::Uuid(id)), Followed::Id(Id::Text(text))] {
             for id in [Id::Uuid(id), Id::Text(text)] {
-                let put = Put { thread, id, place: number, floor: 1, saved_at: -5, parent, tag: "json", metadata, state_len: 9 };
-                add(Record::Put(put));
+                let whole = Put {
+                    thread,
+                    id,
+                    place: number,
+                    floor: 1,
+                    saved_at: -5,
+                    parent,
+                    tag: "json",
+                    metadata,
+                    state_len: 9,
+                    coding: Coding::Whole,
+                };
+                add(Record::Put(whole.clone()));
+                add(Record::Promote(whole.clone()));
+                add(Record::Promote(Put { coding: Coding::Packed, ..whole.clone() }));
+                let (place, coding) = (number.saturating_add(1), Coding::Delta(difference(false)));
+                if place > number {
+                    add(Record::Put(Put { place, coding, ..whole.clone() }));
+                    add(Record::Put(Put { place, coding: Coding::Delta(difference(true)), parent: Followed::Base, ..whole }));
+                }
             }
         }
         add(Record::DeleteThread { thread });
@@ -346,8 +470,11 @@ mod tests {
         assert_eq!(Record::decode(&[99, 0, 0]), Err(Flaw::Unknown("record kind")));
         let mut all = Vec::new();
         any_record("t", [7; 16], "id", 3, "", &mut all);
-        all[0][1 + 38] = 1;
+        all[0][1 + 38] = 4;
         assert_eq!(Record::decode(&all[0]), Err(Flaw::Unknown("state coding")));
+        all[0][1 + 38] = CODING_WHOLE;
+        all[0][1 + 35] = PARENT_BASE;
+        assert_eq!(Record::decode(&all[0]), Err(Flaw::Corrupt("parent")));
         assert_eq!(Record::decode(&[]), Err(Flaw::Corrupt("empty record")));
     }
 }

@@ -10,6 +10,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::chains::{Unread, Why};
 use super::copy::{self, Source, Whole};
 use super::destination::Destination;
 use super::directory::Directory;
@@ -20,13 +21,14 @@ use super::scan::Scan;
 use super::view::{Entry, View};
 use super::{Shared, Store};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::Flaw;
 use crate::format::manifest::Manifest;
 use crate::format::names;
 use crate::query::ThreadQuery;
 
 /// So often a handle that cannot keep compaction out begins again.
 const TRIES: usize = 16;
+
+const MISSING: &str = "a segment that the copy needs is missing: put the file back, or salvage the rest with `repair`";
 
 impl Store {
     /// Writes what the store shows at one moment into a new store in `dest`, while others go on with
@@ -62,9 +64,9 @@ impl Shared {
         let _kept_out = self.keep_replacing_out()?;
         for _ in 0..TRIES {
             let Picture { views, manifest, next_seq } = self.picture()?;
-            let mut live = Live::new(&self.directory, &manifest);
+            let live = Live::new(&self.directory, &manifest);
             let whole = Whole { views: &views, max_history: manifest.max_history, next_seq };
-            match copy::write(&destination, &self.options, &whole, &mut live) {
+            match copy::write(&destination, &self.options, &whole, &live) {
                 Err(_) if live.gone.get() && self.directory.manifest()?.generation > manifest.generation => {
                     destination.empty()?;
                     self.follower.reading().renew(self)?;
@@ -114,17 +116,17 @@ impl Shared {
 }
 
 /// The segments of a moment.
-struct Live<'a> {
+pub(super) struct Live<'a> {
     directory: &'a Directory,
     manifest: &'a Manifest,
     /// Where each stands in the log.
     order: HashMap<u32, u32>,
     /// Whether one of them was not there any more.
-    gone: Cell<bool>,
+    pub gone: Cell<bool>,
 }
 
 impl<'a> Live<'a> {
-    fn new(directory: &'a Directory, manifest: &'a Manifest) -> Live<'a> {
+    pub fn new(directory: &'a Directory, manifest: &'a Manifest) -> Live<'a> {
         let order = (0..).zip(&manifest.segments).map(|(at, listed)| (listed.number as u32, at)).collect();
         Live { directory, manifest, order, gone: Cell::new(false) }
     }
@@ -132,8 +134,7 @@ impl<'a> Live<'a> {
     fn missing(&self, segment: u32) -> Error {
         self.gone.set(true);
         let path = self.directory.file(&names::segment(u64::from(segment)));
-        Error::new(ErrorKind::Corrupt, "a segment that the copy needs is missing: put the file back, or salvage the rest with `repair`")
-            .with_file(&path, None)
+        Error::new(ErrorKind::Corrupt, MISSING).with_file(&path, None)
     }
 }
 
@@ -154,9 +155,17 @@ impl Source for Live<'_> {
         }
     }
 
-    fn damaged(&mut self, scan: &Scan, view: &View, entry: &Entry, why: Flaw) -> Result<()> {
-        let message = format!("damaged record: {why}; a copy would not be whole: repair salvages what can be read");
-        let error = Error::new(ErrorKind::Corrupt, message).with_file(scan.path(), Some(entry.at.offset())).with_thread(view.thread());
-        Err(error.with_source(why))
+    fn damaged(&self, view: &View, _: &Entry, unread: &Unread) -> Result<()> {
+        let Unread { path, offset, why } = unread;
+        let message = match why {
+            _ if self.gone.get() => MISSING.to_owned(),
+            Why::Damaged(flaw) => format!("damaged record: {flaw}; a copy would not be whole: repair salvages what can be read"),
+            why => format!("{why}; a copy would not be whole: repair salvages what can be read"),
+        };
+        let error = Error::new(ErrorKind::Corrupt, message).with_file(path, Some(*offset)).with_thread(view.thread());
+        Err(match why {
+            Why::Damaged(flaw) | Why::Needs(flaw) => error.with_source(*flaw),
+            Why::Lost(_) => error,
+        })
     }
 }

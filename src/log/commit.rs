@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Shared;
 use super::group::{Synced, answer};
 use super::install::install;
-use super::plan::{Plan, Prepared};
+use super::location::Location;
+use super::plan::{self, Plan, Prepared};
 use super::turn::Held;
 use crate::batch::{Batch, Committed, Durability, Operation};
 use crate::checkpoint::{ID_BYTES_MAX, TAG_BYTES_MAX, check_thread};
@@ -18,6 +19,14 @@ use crate::query::ThreadQuery;
 /// How many threads are trimmed in one turn when the store's limit is lowered.
 const TRIMS_PER_TURN: usize = 256;
 
+/// What has come of a plan.
+pub(super) struct Written {
+    /// What each operation has done.
+    pub results: Vec<Committed>,
+    /// Where the puts stand, in their order.
+    pub placed: Vec<(u64, Location)>,
+}
+
 impl Shared {
     /// Carries out a batch. Blocks until it is durable as asked, and visible.
     pub(super) fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>> {
@@ -25,12 +34,22 @@ impl Shared {
         if batch.operations().is_empty() {
             return Ok(Vec::new());
         }
-        let prepared = Prepared::new(batch, &*self.directory.fs)?;
+        let names = plan::names(batch, &*self.directory.fs)?;
         let durability = self.durability(batch);
-        if length_at_most(&prepared) > self.options.segment_bytes / 4 {
-            return self.commit_large(&prepared);
+        let delta = self.options.delta;
+        // A put whose base has gone is encoded again, and where that goes on, whole.
+        for deltas in [delta, delta, false] {
+            let mut prepared = Prepared::new(batch, &names, self.forms(batch, deltas));
+            if length_at_most(&prepared) > self.options.segment_bytes / 4 {
+                prepared.forms = self.forms(batch, false);
+                return self.write_large(|plan| plan.batch(&prepared)).map(|written| written.results);
+            }
+            if let Some(written) = self.write(durability, |plan| plan.batch(&prepared))? {
+                self.keep_heads(batch, &prepared.forms, &written.placed);
+                return Ok(written.results);
+            }
         }
-        self.write(durability, |plan| plan.batch(&prepared))
+        Err(Error::new(ErrorKind::Busy, "others put to the same thread all the time; nothing was written: put again"))
     }
 
     /// The strongest durability that a put of the batch asks for; that of the handle without any.
@@ -42,8 +61,9 @@ impl Shared {
         if asked.any(|durability| durability == Durability::Sync) { Durability::Sync } else { Durability::Buffered }
     }
 
-    /// Plans and appends in one turn. The plan is made again if a new segment has to be begun.
-    pub(super) fn write<'a>(&'a self, durability: Durability, make: impl Fn(&mut Plan<'a>) -> Result<()>) -> Result<Vec<Committed>> {
+    /// Plans and appends in one turn. The plan is made again if a new segment has to be begun; one that
+    /// is stale is not written, and `None` the answer.
+    pub(super) fn write<'a>(&'a self, durability: Durability, make: impl Fn(&mut Plan<'a>) -> Result<()>) -> Result<Option<Written>> {
         let mut turn = self.turn()?;
         let planned = |turn: &Held<'_>| {
             let mut plan = Plan::new(&self.index, self.segments.load_full(), turn.terms(self));
@@ -55,8 +75,9 @@ impl Shared {
             plan = planned(&turn);
         }
         let plan = match plan {
+            Ok(plan) if plan.is_stale => return Ok(None),
             Ok(plan) if !plan.frames.is_empty() => plan,
-            answer => return self.without_a_write(turn, answer),
+            answer => return self.without_a_write(turn, answer).map(Some),
         };
         let (start, end) = turn.append(self, &plan)?;
         // Nothing before a Buffered put waits for a sync: then it may be seen as soon as it is written.
@@ -78,12 +99,12 @@ impl Shared {
         if at_once {
             self.tail.raise_visible(end);
             self.buffered.fetch_max(end, Relaxed);
-            return Ok(plan.results);
+            return Ok(Some(Written { results: plan.results, placed: plan.placed }));
         }
         self.tail.count_durable();
         drop(turn);
         self.sync_to(end).map_err(unsaid)?;
-        Ok(plan.results)
+        Ok(Some(Written { results: plan.results, placed: plan.placed }))
     }
 
     /// Returns once everything up to `end` is synced, and shows it.
@@ -104,13 +125,13 @@ impl Shared {
 
     /// The answer of a plan that is refused or has nothing to write. It may rest on a step that is
     /// not yet synced, and is not given before that step is kept.
-    pub(super) fn without_a_write(&self, turn: Held<'_>, answer: Result<Plan<'_>>) -> Result<Vec<Committed>> {
+    pub(super) fn without_a_write(&self, turn: Held<'_>, answer: Result<Plan<'_>>) -> Result<Written> {
         let rests_on = turn.active.end_position();
         drop(turn);
         if self.tail.visible() < rests_on {
             self.sync_to(rests_on)?;
         }
-        answer.map(|plan| plan.results)
+        answer.map(|plan| Written { results: plan.results, placed: plan.placed })
     }
 
     /// Gives one thread a limit of its own.
@@ -173,9 +194,10 @@ fn unsaid(error: Error) -> Error {
 
 /// The most that a batch takes up in the log: what is not large by this fits into any segment.
 fn length_at_most(prepared: &Prepared<'_>) -> u64 {
+    let mut payloads = prepared.forms.iter().map(|form| form.payload.len());
     let bytes = |operation: &Operation<'_>| {
         let (thread, rest) = match operation {
-            Operation::Put { thread, state, options, .. } => (thread, state.len() + options.metadata.as_str().len()),
+            Operation::Put { thread, options, .. } => (thread, payloads.next().unwrap_or(0) + options.metadata.as_str().len()),
             Operation::Attach { thread, value, .. } => (thread, value.len()),
             Operation::Delete { thread, .. } => (thread, 0),
         };
@@ -185,6 +207,6 @@ fn length_at_most(prepared: &Prepared<'_>) -> u64 {
 }
 
 /// The most that a frame takes up beside state and metadata: head, numbers, two ids, tag, padding.
-fn frame_around(thread: &str) -> usize {
-    HEAD_BYTES + 64 + 2 * ID_BYTES_MAX + TAG_BYTES_MAX + 16 + thread.len()
+pub(super) fn frame_around(thread: &str) -> usize {
+    HEAD_BYTES + 96 + 2 * ID_BYTES_MAX + TAG_BYTES_MAX + 16 + thread.len()
 }

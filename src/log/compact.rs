@@ -7,12 +7,12 @@
 //! crash leaves at each, is in DESIGN.md, section 10.
 
 use std::collections::{HashMap, HashSet};
-use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::Shared;
+use super::before::Before;
 use super::directory::{Contents, Directory};
 use super::fresh;
 use super::group::answer;
@@ -25,18 +25,20 @@ use super::output::{self, Output};
 use super::read;
 use super::records::{self, Met};
 use super::runs::{self, Candidate, Wanted};
-use super::scan::Scan;
+use super::scan::{FrameAt, Scan};
 use super::segments::SegmentSet;
 use super::sift::{Fate, Sift};
 use super::view::View;
+use crate::delta;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Listed, Manifest};
 use crate::format::names;
-use crate::format::record::Record;
+use crate::format::record::{Coding, Put, Record};
 use crate::format::segment::Kind;
+use crate::options::Compression;
 
-/// How many segments before a run are looked through unasked for what a delete may still be needed for.
-const LOOKED_THROUGH_MAX: usize = 64;
+/// A segment is written anew for the keyframes in it that can be packed where that saves one part in this.
+const WORTH_PACKING: u64 = 16;
 
 /// Compactions by one who holds the right to them, one step after the other.
 pub(super) struct Pass<'a> {
@@ -48,6 +50,8 @@ pub(super) struct Pass<'a> {
     remains: HashMap<u64, bool>,
     /// The first segment that was left alone because something in it cannot be read.
     pub damaged: Option<PathBuf>,
+    /// Why something hidden had to be kept.
+    pub unpromoted: Option<Error>,
     pub right: RightToCompact<'a>,
 }
 
@@ -62,11 +66,41 @@ pub(super) struct Replaced {
     pub end: u64,
 }
 
+/// What of a segment is needed at a moment, in bytes of frames.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Shares {
+    /// All of it.
+    pub live: u64,
+    /// Keyframes that are not packed and that their threads have gone on from.
+    pub packable: u64,
+}
+
+impl Shares {
+    /// By the segments' numbers.
+    pub fn of(moment: &Moment) -> HashMap<u32, Shares> {
+        let mut shares: HashMap<u32, Shares> = HashMap::new();
+        for view in &moment.views {
+            let mut is_left = false;
+            for entry in view.entries().rev().chain(view.hidden()) {
+                let share = shares.entry(entry.at.segment).or_default();
+                share.live += entry.at.length();
+                let is_keyframe = !entry.is_delta();
+                // One that is packed is shorter than its state.
+                if is_left && is_keyframe && entry.at.length() > u64::from(entry.state_len.bytes()) {
+                    share.packable += entry.at.length();
+                }
+                is_left |= is_keyframe;
+            }
+        }
+        shares
+    }
+}
+
 /// A run of a manifest's segments.
 struct Run {
     manifest: Arc<Manifest>,
     range: Range<usize>,
-    /// The sum of its frames that are shown.
+    /// The sum of its frames that are needed.
     live: u64,
     /// The position up to which it is known what is dead.
     known: u64,
@@ -75,6 +109,10 @@ struct Run {
 impl Run {
     fn listed(&self) -> &[Listed] {
         &self.manifest.segments[self.range.clone()]
+    }
+
+    fn numbers(&self) -> HashSet<u32> {
+        self.listed().iter().filter_map(|listed| u32::try_from(listed.number).ok()).collect()
     }
 
     fn first(&self) -> Listed {
@@ -106,13 +144,26 @@ impl<'a> Pass<'a> {
     /// Errors: as [`Pass::step`].
     pub fn begin(shared: &'a Shared, right: RightToCompact<'a>, pace: &'a dyn Fn(u64) -> Result<()>, thorough: bool) -> Result<Pass<'a>> {
         remove_uninstalled(shared)?;
-        Ok(Pass { shared, pace, before: Before::new(thorough), remains: HashMap::new(), damaged: None, right })
+        Ok(Pass { shared, pace, before: Before::new(thorough), remains: HashMap::new(), damaged: None, unpromoted: None, right })
     }
 
     /// One step; `None` where there is nothing to be done.
     ///
     /// Errors: `DiskFull`, `Poisoned`, `Busy`, `Corrupt`, `Io`, with everything as it was.
     pub fn step(&mut self, wanted: Wanted) -> Result<Option<Replaced>> {
+        let Some((mut run, mut moment)) = self.choose(wanted)? else { return Ok(None) };
+        if wanted != Wanted::Dead && self.promote(Some(run.numbers()), &moment)? {
+            // What was hidden in it is dead now.
+            match self.choose(wanted)? {
+                Some(chosen) => (run, moment) = chosen,
+                None => return Ok(None),
+            }
+        }
+        self.replace(run, &moment, wanted).map(Some)
+    }
+
+    /// The run to take next, and the moment that it was chosen at.
+    fn choose(&mut self, wanted: Wanted) -> Result<Option<(Run, Moment)>> {
         let shared = self.shared;
         shared.refresh()?;
         let moment = shared.index.moment();
@@ -126,12 +177,38 @@ impl<'a> Pass<'a> {
         let candidates = self.candidates(&manifest, &moment);
         let Some(range) = runs::choose(&candidates, wanted, shared.options.segment_bytes) else { return Ok(None) };
         let live = candidates[range.clone()].iter().map(|candidate| candidate.live).sum();
-        let mut run = Run { manifest, range, live, known: moment.published };
+        Ok(Some((Run { manifest, range, live, known: moment.published }, moment)))
+    }
+
+    /// Promotes whatever needs a hidden frame. Errors: as [`Pass::step`].
+    pub fn promote_all(&mut self) -> Result<()> {
+        self.shared.refresh()?;
+        self.promote(None, &self.shared.index.moment()).map(|_| ())
+    }
+
+    /// Promotes what needs a hidden frame in any of these segments; answers whether there was anything.
+    fn promote(&mut self, segments: Option<HashSet<u32>>, moment: &Moment) -> Result<bool> {
+        let promoted = match self.shared.promote(moment, segments.as_ref(), self.pace) {
+            Ok(promoted) => promoted,
+            // What is hidden is kept then; the rest can do without.
+            Err(error) if error.kind() == ErrorKind::DiskFull => {
+                self.unpromoted = Some(error);
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        self.damaged = self.damaged.take().or(promoted.damaged);
+        Ok(promoted.checkpoints > 0)
+    }
+
+    /// Replaces a run by what is kept of it.
+    fn replace(&mut self, mut run: Run, moment: &Moment, wanted: Wanted) -> Result<Replaced> {
+        let shared = self.shared;
         self.right.settled.extend(run.listed().iter().map(|listed| listed.number));
         let untouched = Replaced { end: run.end(), ..Replaced::default() };
-        let kept = match self.keep(&run, &moment)? {
+        let kept = match self.keep(&run, moment)? {
             Kept::Damaged => None,
-            Kept::AsMuch => return Ok(Some(untouched)),
+            Kept::AsMuch => return Ok(untouched),
             Kept::These(kept) if kept.is_empty() => Some(None),
             Kept::These(kept) if wanted == Wanted::Dead => {
                 // Only what needs no room: the segments in front of the first of which something is kept.
@@ -140,7 +217,7 @@ impl<'a> Pass<'a> {
                 let later = &run.listed()[clean.max(1)..];
                 self.right.settled.retain(|number| later.iter().all(|listed| listed.number != *number));
                 if clean == 0 {
-                    return Ok(Some(untouched));
+                    return Ok(untouched);
                 }
                 run.range.end = run.range.start + clean;
                 Some(None)
@@ -150,32 +227,33 @@ impl<'a> Pass<'a> {
         let Some(listed) = kept else {
             let path = || shared.directory.file(&names::segment(run.first().number));
             self.damaged.get_or_insert_with(path);
-            return Ok(Some(untouched));
+            return Ok(untouched);
         };
         self.right.settled.extend(listed.map(|listed| listed.number));
-        self.install(&run, listed).map(Some)
+        self.install(&run, listed)
     }
 
     /// The sealed segments that the moment shows to their ends, with what is live in each: of one that
     /// was sealed since then it says nothing, and one that cannot be opened is no candidate.
     fn candidates(&mut self, manifest: &Manifest, moment: &Moment) -> Vec<Candidate> {
-        let mut live: HashMap<u32, u64> = HashMap::new();
-        for entry in moment.views.iter().flat_map(|view| view.entries()) {
-            *live.entry(entry.at.segment).or_default() += entry.at.length();
-        }
+        let (shares, packs) = (Shares::of(moment), self.packs());
         let (segments, gaps): (Arc<SegmentSet>, _) = (self.shared.segments.load_full(), self.shared.gaps.load_full());
         let sealed = manifest.segments.iter().take_while(|listed| listed.end != 0 && listed.base + listed.end <= moment.published);
+        // What was not taken in may need what stands before it.
+        let last_gap = manifest.segments.iter().rposition(|listed| gaps.segments.contains(&listed.number));
+        let behind_gaps = last_gap.map_or(0, |at| manifest.segments[at].base + 1);
         let mut candidate = |listed: &Listed| {
             let number = u32::try_from(listed.number).unwrap_or(u32::MAX);
-            // What of one was not taken in is not dead for it.
-            let is_there = segments.contains_key(&number) && !gaps.segments.contains(&listed.number);
+            let is_there = segments.contains_key(&number) && listed.base >= behind_gaps;
             if !is_there {
                 self.damaged.get_or_insert_with(|| self.shared.directory.file(&names::segment(listed.number)));
             }
+            let Shares { live, packable } = shares.get(&number).copied().unwrap_or_default();
             Candidate {
                 at: listed.base,
                 used: listed.end - u64::from(listed.first_frame),
-                live: live.get(&number).copied().unwrap_or(0),
+                live,
+                packable: if packs { packable } else { 0 },
                 is_there,
                 has_remains: is_there && self.has_remains(manifest, listed),
                 settled: self.right.settled.contains(&listed.number),
@@ -204,11 +282,14 @@ impl<'a> Pass<'a> {
         let threads: HashMap<&str, &Arc<View>> = moment.views.iter().map(|view| (&**view.thread(), view)).collect();
         let mut sift = Sift::new(&threads);
         let (mut is_sound, mut shown, mut records) = (true, 0, 0);
+        let has_gaps = !self.shared.gaps.load().segments.is_empty();
         for listed in run.listed() {
             records::each(directory, &run.manifest, listed, &mut |met| {
                 records += 1;
                 match met {
                     Some(Met { record, at }) if sift.meet(listed.base + at.offset(), record, at) => shown += at.length(),
+                    // Alone of all, what is made of it may stand before it.
+                    Some(Met { record: Record::Promote(_), .. }) if has_gaps => is_sound = false,
                     Some(_) => {}
                     None => is_sound = false,
                 }
@@ -234,12 +315,54 @@ impl<'a> Pass<'a> {
             })?;
         }
         let has_remains = run.listed().iter().any(|listed| self.remains.get(&listed.number) == Some(&true));
-        if run.range.len() == 1 && !has_remains && kept.len() == records && kept.iter().all(|(_, fate)| *fate == Fate::Kept) {
+        let as_it_is = |(_, fate): &(u64, Fate)| matches!(fate, Fate::Kept | Fate::Packed);
+        if run.range.len() == 1
+            && !has_remains
+            && kept.len() == records
+            && kept.iter().all(as_it_is)
+            && !self.is_worth_packing(run, &kept)?
+        {
             return Ok(Kept::AsMuch);
         }
         // A hint tells a segment's records thread by thread.
         kept.sort_unstable_by_key(|(position, _)| *position);
         Ok(Kept::These(kept))
+    }
+
+    /// Whether enough of a run's keyframes can be packed that it is worth writing it anew for that.
+    fn is_worth_packing(&self, run: &Run, kept: &[(u64, Fate)]) -> Result<bool> {
+        let (listed, mut saved) = (run.first(), 0);
+        if !self.packs() || kept.iter().all(|(_, fate)| *fate != Fate::Packed) {
+            return Ok(false);
+        }
+        let (file, path) = records::open(&self.shared.directory, &run.manifest, &listed)?;
+        let mut scan = Scan::new(file, &path, listed.salt, listed.counted_from(), u64::from(listed.first_frame), listed.end)?;
+        for (position, _) in kept.iter().filter(|(_, fate)| *fate == Fate::Packed) {
+            if let Ok(frame) = scan.frame_at(position - listed.base)?
+                && let Ok(record) = Record::decode(&frame.record)
+                && let Some((_, payload)) = self.packed(&record, &frame, &mut scan)?
+            {
+                saved += u64::from(frame.head.payload_len) - payload.len() as u64;
+            }
+        }
+        Ok(saved >= run.live / WORTH_PACKING)
+    }
+
+    /// Whether this handle packs keyframes.
+    pub fn packs(&self) -> bool {
+        self.shared.options.compression != Compression::Never
+    }
+
+    /// A keyframe's record and payload once it is packed, where that saves anything. What is damaged is for
+    /// who copies it to find.
+    fn packed<'r>(&self, record: &Record<'r>, frame: &FrameAt, scan: &mut Scan) -> Result<Option<(Record<'r>, Vec<u8>)>> {
+        let Some(put) = record.put().filter(|put| put.coding == Coding::Whole && delta::is_worth(put.state_len as usize)) else {
+            return Ok(None);
+        };
+        let state = if self.packs() && scan.payload_is_sound(frame)? { scan.payload(frame)? } else { return Ok(None) };
+        let Some(packed) = delta::pack(&state) else { return Ok(None) };
+        let put = Put { coding: Coding::Packed, ..put.clone() };
+        Ok(Some((if let Record::Promote(_) = record { Record::Promote(put) } else { Record::Put(put) }, packed)))
     }
 
     /// Writes what is kept of a run into a new segment, whole, synced and with a lasting name; `None` if
@@ -260,7 +383,14 @@ impl<'a> Pass<'a> {
             let mut scan = Scan::new(file, &path, listed.salt, listed.counted_from(), u64::from(listed.first_frame), listed.end)?;
             for (position, fate) in here {
                 let Ok(frame) = scan.frame_at(position - listed.base)? else { return Ok(None) };
-                match (fate, Record::decode(&frame.record)) {
+                let record = Record::decode(&frame.record);
+                if let (Fate::Packed, Ok(record)) = (fate, &record)
+                    && let Some((record, payload)) = self.packed(record, &frame, &mut scan)?
+                {
+                    output.put(frame.head.seq, &record, &payload)?;
+                    continue;
+                }
+                match (fate, record) {
                     (Fate::Floor(floor), Ok(record)) => {
                         output.mark(frame.head.seq, &Record::Trim { thread: record.thread(), floor: *floor })?;
                     }
@@ -376,46 +506,4 @@ fn remove_uninstalled(shared: &Shared) -> Result<()> {
         directory.remove(&names::segment_new(number))?;
     }
     Ok(())
-}
-
-/// The threads that may have a record before some position, by a hash of their ids: one that is taken
-/// for another keeps a record too many. It only grows while runs are taken from the oldest on.
-struct Before {
-    thorough: bool,
-    upto: u64,
-    /// Nobody can say: one of the segments cannot be read, or they are too many to be read unasked.
-    all: bool,
-    hasher: RandomState,
-    threads: HashSet<u64>,
-}
-
-impl Before {
-    fn new(thorough: bool) -> Before {
-        Before { thorough, upto: 0, all: false, hasher: RandomState::new(), threads: HashSet::new() }
-    }
-
-    /// Looks through the segments before the one at an index, those that were not looked through yet.
-    fn look(&mut self, directory: &Directory, manifest: &Manifest, index: usize) {
-        let position = manifest.segments[index].base;
-        if position < self.upto {
-            *self = Before::new(self.thorough);
-        }
-        let new: Vec<&Listed> = manifest.segments[..index].iter().filter(|listed| listed.base >= self.upto).collect();
-        self.upto = position;
-        self.all |= !self.thorough && new.len() > LOOKED_THROUGH_MAX;
-        for listed in new {
-            if self.all {
-                return;
-            }
-            let read = records::each(directory, manifest, listed, &mut |met| match met {
-                Some(met) => drop(self.threads.insert(self.hasher.hash_one(met.record.thread()))),
-                None => self.all = true,
-            });
-            self.all |= read.is_err();
-        }
-    }
-
-    fn may_hold(&self, thread: &str) -> bool {
-        self.all || self.threads.contains(&self.hasher.hash_one(thread))
-    }
 }

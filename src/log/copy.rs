@@ -1,29 +1,32 @@
 //! A new store written from frames that stand elsewhere: what some threads show, and no more.
 //!
 //! Records, payloads and numbers stay byte for byte as they are, in their order; each frame is read
-//! with system calls and checked whole before it is written. What the log says of a thread beside
-//! its checkpoints (its limit, a floor that no copied record tells) follows behind them. Knows no
-//! lock and no manifest but the one it makes: whoever calls says where frames stand.
+//! with system calls and checked whole before it is written. Only a delta whose base is not among what is
+//! copied is written whole. What the log says of a thread beside its checkpoints (its limit, a floor that
+//! no copied record tells) follows behind them. Knows no lock and no manifest but the one it makes:
+//! whoever calls says where frames stand.
 
 use std::sync::Arc;
 
+use super::chains::{self, Chains, Unread, Why};
 use super::destination::Destination;
+use super::encode::Form;
 use super::fresh;
+use super::ids::IdKey;
 use super::install::install;
 use super::location::Location;
 use super::output::{self, Output};
-use super::read::is_meant;
+use super::read::{self, is_meant};
 use super::recovery::finish_renames;
 use super::scan::Scan;
 use super::tail::{Start, Tail};
 use super::view::{Entry, View};
 use crate::error::{Error, ErrorKind, Result};
-use crate::format::Flaw;
 use crate::format::frame;
 use crate::format::manifest::Manifest;
-use crate::format::record::Record;
+use crate::format::record::{Coding, Difference, Followed, Put, Record};
 use crate::format::segment::Kind;
-use crate::options::Options;
+use crate::options::{Compression, Options};
 
 /// So many source files are held open, each with a window of its bytes.
 const SCANS_MAX: usize = 8;
@@ -34,8 +37,8 @@ pub(crate) trait Source {
     fn order(&self, at: Location) -> u64;
     /// Opens the file that holds a location.
     fn open(&self, segment: u32) -> Result<Scan>;
-    /// Hears of a frame that is not as it should be; an error ends the copying, else it is left out.
-    fn damaged(&mut self, scan: &Scan, view: &View, entry: &Entry, why: Flaw) -> Result<()>;
+    /// Hears of a checkpoint that cannot be read; an error ends the copying, else it is left out.
+    fn damaged(&self, view: &View, entry: &Entry, unread: &Unread) -> Result<()>;
 }
 
 /// What the new store is to be.
@@ -63,39 +66,82 @@ struct Copied {
     floor: u64,
 }
 
-/// Writes the store, whole and synced. Memory: 16 bytes a checkpoint, and windows of the files.
+/// What can be read of a thread, as far as that was looked at before anything was written.
+#[derive(Default)]
+struct Judged {
+    /// Whether it was: it is where any checkpoint is a delta.
+    has_deltas: bool,
+    /// The places of the checkpoints that cannot be read, in order.
+    unread: Vec<(u64, Unread)>,
+}
+
+impl Judged {
+    fn of(view: &View, chains: &mut Chains<'_>) -> Result<Judged> {
+        let mut judged = Judged { has_deltas: view.entries().any(Entry::is_delta), unread: Vec::new() };
+        if judged.has_deltas {
+            chains.judge(view, &mut |entry, unread| judged.unread.push((entry.place, unread)))?;
+        }
+        Ok(judged)
+    }
+
+    fn unread(&self, place: u64) -> Option<&Unread> {
+        self.unread.binary_search_by_key(&place, |(place, _)| *place).ok().map(|found| &self.unread[found].1)
+    }
+
+    /// Whether what a delta is a difference from is copied, so that it may stay one.
+    fn has_base(&self, view: &View, difference: &Difference) -> bool {
+        !view.hides(difference.base) && view.at_place(difference.base).is_some() && self.unread(difference.base).is_none()
+    }
+}
+
+/// Writes the store, whole and synced. Memory: 16 bytes a checkpoint, windows of the files, and one chain.
 ///
 /// Errors: what the source says of damage; `DiskFull`, `Io`, with nothing at the destination that
 /// counts.
-pub(crate) fn write(destination: &Destination, options: &Options, whole: &Whole<'_>, source: &mut dyn Source) -> Result<()> {
+pub(crate) fn write(destination: &Destination, options: &Options, whole: &Whole<'_>, source: &dyn Source) -> Result<()> {
     let mut wanted = Vec::new();
     for (view_at, view) in (0..).zip(whole.views) {
         wanted.extend((0..).zip(view.entries()).map(|(entry, at)| Wanted { order: source.order(at.at), view: view_at, entry }));
     }
     wanted.sort_unstable_by_key(|wanted| wanted.order);
-    let mut segments = Segments::new(destination, options, whole);
+    let open = |segment| source.open(segment);
+    let mut chains = Chains::new(&open, true);
+    let judged = whole.views.iter().map(|view| Judged::of(view, &mut chains)).collect::<Result<Vec<_>>>()?;
+    let mut writing = Writing { segments: Segments::new(destination, options, whole), chains, compression: options.compression };
     let mut scans = Scans::default();
     let mut copied = vec![Copied::default(); whole.views.len()];
     let mut left_out = None;
     for Wanted { view: view_at, entry, .. } in wanted {
-        let view = &whole.views[view_at as usize];
+        let (view, judged) = (&whole.views[view_at as usize], &judged[view_at as usize]);
         let Some(entry) = view.entry(entry as usize) else { continue };
-        let scan = scans.of(entry.at.segment, |segment| source.open(segment))?;
-        match copy(&mut segments, scan, view, entry)? {
+        let written = match judged.unread(entry.place) {
+            Some(unread) => Err(unread.clone()),
+            None => {
+                let scan = scans.of(entry.at.segment, open)?;
+                let written = writing.checkpoint(scan, view, entry, judged)?;
+                // Sound when it was judged, and others may have been written that need it.
+                if written.is_err() && judged.has_deltas {
+                    return Err(output::unsteady(scan.path(), entry.at.offset()).with_thread(view.thread()));
+                }
+                written
+            }
+        };
+        match written {
             Ok(floor) => {
                 let copied = &mut copied[view_at as usize];
                 copied.checkpoints += 1;
                 copied.floor = copied.floor.max(floor);
             }
-            Err(why) => {
-                source.damaged(scan, view, entry, why)?;
-                left_out = Some((scan.path().to_owned(), entry.at.offset()));
+            Err(unread) => {
+                source.damaged(view, entry, &unread)?;
+                left_out = Some((unread.path, unread.offset));
             }
         }
     }
     if let (Some((path, offset)), true) = (left_out, copied.iter().all(|copied| copied.checkpoints == 0)) {
         return Err(Error::new(ErrorKind::Corrupt, "not one checkpoint can be read whole").with_file(&path, Some(offset)));
     }
+    let Writing { mut segments, .. } = writing;
     for (view, copied) in whole.views.iter().zip(&copied).filter(|(_, copied)| copied.checkpoints > 0) {
         let thread = view.thread();
         if let Some(keep) = view.keep() {
@@ -108,26 +154,54 @@ pub(crate) fn write(destination: &Destination, options: &Options, whole: &Whole<
     segments.install(options)
 }
 
-/// Copies the frame of an entry, and answers the floor that its record tells; or what is wrong with it.
-fn copy(segments: &mut Segments<'_>, scan: &mut Scan, view: &View, entry: &Entry) -> Result<std::result::Result<u64, Flaw>> {
-    let frame = match scan.frame_at(entry.at.offset())? {
-        Ok(frame) => frame,
-        Err(why) => return Ok(Err(why)),
-    };
-    let floor = match Record::decode(&frame.record) {
-        Ok(Record::Put(put)) if is_meant(&put, view, entry) => put.floor,
-        Ok(_) => return Ok(Err(Flaw::Corrupt("another record stands in its place"))),
-        Err(why) => return Ok(Err(why)),
-    };
-    if !scan.payload_is_sound(&frame)? {
-        return Ok(Err(Flaw::Corrupt("payload checksum")));
+/// What checkpoints are written with.
+struct Writing<'a> {
+    segments: Segments<'a>,
+    chains: Chains<'a>,
+    compression: Compression,
+}
+
+impl Writing<'_> {
+    /// Writes a checkpoint, and answers the floor that its record tells; or why it cannot be read.
+    fn checkpoint(&mut self, scan: &mut Scan, view: &View, entry: &Entry, judged: &Judged) -> Result<std::result::Result<u64, Unread>> {
+        let damaged =
+            |scan: &Scan, why| Ok(Err(Unread { path: scan.path().to_owned(), offset: entry.at.offset(), why: Why::Damaged(why) }));
+        let frame = match scan.frame_at(entry.at.offset())? {
+            Ok(frame) => frame,
+            Err(why) => return damaged(scan, why),
+        };
+        let record = match Record::decode(&frame.record) {
+            Ok(record) => record,
+            Err(why) => return damaged(scan, why),
+        };
+        let Some(put) = record.put().filter(|put| is_meant(put, view, entry)) else { return damaged(scan, read::MISPLACED) };
+        match put.coding {
+            Coding::Delta(difference) if !judged.has_base(view, &difference) => return self.whole(frame.head.seq, put, view, entry),
+            _ => {}
+        }
+        if let Err(why) = chains::soundness(scan, &frame, put)? {
+            return damaged(scan, why);
+        }
+        let sound = self.segments.with_room_for(frame.head.frame_len())?.copy(&frame, scan)?;
+        // Sound a moment ago: the medium answers now this and now that, and what was written is not it.
+        if !sound {
+            return Err(output::unsteady(scan.path(), frame.offset).with_thread(view.thread()));
+        }
+        Ok(Ok(put.floor))
     }
-    let sound = segments.with_room_for(frame.head.frame_len())?.copy(&frame, scan)?;
-    // Sound a moment ago: the medium answers now this and now that, and what was written is not it.
-    if !sound {
-        return Err(output::unsteady(scan.path(), frame.offset).with_thread(view.thread()));
+
+    /// Writes a delta whole, under its own number.
+    fn whole(&mut self, seq: u64, put: &Put<'_>, view: &View, entry: &Entry) -> Result<std::result::Result<u64, Unread>> {
+        let state = match self.chains.state(view, entry)? {
+            Ok(state) => state,
+            Err(unread) => return Ok(Err(unread)),
+        };
+        let form = Form::whole(&state, 0, self.compression);
+        let parent = read::parent(put, view);
+        let parent = Followed::of(parent.as_ref().map(IdKey::to_record));
+        self.segments.put(seq, &Record::Put(Put { parent, coding: form.coding, ..put.clone() }), &form.payload)?;
+        Ok(Ok(put.floor))
     }
-    Ok(Ok(floor))
 }
 
 /// Source files that are open, the one used last first.
@@ -196,9 +270,14 @@ impl<'a> Segments<'a> {
     fn mark(&mut self, record: &Record<'_>) -> Result<()> {
         let seq = self.next_seq;
         self.next_seq += 1;
+        self.put(seq, record, &[])
+    }
+
+    /// Writes a record with the payload that it speaks of.
+    fn put(&mut self, seq: u64, record: &Record<'_>, payload: &[u8]) -> Result<()> {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
-        self.with_room_for(frame::frame_len(bytes.len(), 0))?.mark(seq, record)
+        self.with_room_for(frame::frame_len(bytes.len(), payload.len() as u64))?.put(seq, record, payload)
     }
 
     /// Makes a store of it.

@@ -394,7 +394,7 @@ impl Reading<'_> {
         let mut finding = finding(&self.path, Some(offset), damage, what);
         if let Ok(record) = Record::decode(record) {
             finding.thread = Some(record.thread().to_owned());
-            if let Record::Put(put) = record {
+            if let Some(put) = record.put() {
                 finding.id = ids::public(&put.id).ok();
             }
         }

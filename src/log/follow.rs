@@ -222,8 +222,11 @@ impl Reading {
         for new in manifest.segments.iter().filter(|listed| listed.compacted && !before.contains(&listed.number)) {
             shared.add_segment(open_sealed(shared, manifest, new)?);
             records::each(&shared.directory, manifest, new, &mut |met| match met {
-                Some(Met { record: Record::Put(put), at }) => moves.add(put.thread, put.place, at),
-                Some(_) => {}
+                Some(Met { record, at }) => {
+                    if let Some(put) = record.put() {
+                        moves.add(put.thread, put.place, at);
+                    }
+                }
                 None => is_sound = false,
             })?;
         }

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Shared;
-use super::compact::{Pass, Replaced};
+use super::compact::{Pass, Replaced, Shares};
 use super::hints;
 use super::locks::{self, Held};
 use super::runs::{self, Wanted};
@@ -109,10 +109,14 @@ impl Shared {
         while let Some(replaced) = pass.step(Wanted::Dead)? {
             count(&replaced);
         }
-        let upto = self.seal_what_is_dead()?;
+        pass.promote_all()?;
+        let upto = self.seal_what_is_worth_it(pass.packs())?;
         while let Some(replaced) = pass.step(Wanted::Next(from, upto))? {
             count(&replaced);
             from = replaced.end;
+        }
+        if let Some(error) = pass.unpromoted.filter(|_| self.index.moment().views.iter().any(|view| !view.hidden().is_empty())) {
+            return Err(error);
         }
         if let Some(path) = pass.damaged {
             let message =
@@ -122,15 +126,22 @@ impl Shared {
         Ok(sum)
     }
 
-    /// Seals the active segment if anything in it is dead; answers the position of the active one then.
-    fn seal_what_is_dead(&self) -> Result<u64> {
+    /// Seals the active segment if anything in it is dead, or much of it may be packed; answers the position
+    /// of the active one then.
+    fn seal_what_is_worth_it(&self, packs: bool) -> Result<u64> {
         self.refresh()?;
         let (moment, number) = (self.index.moment(), self.follower.reading().active.segment.number);
-        let entries = moment.views.iter().flat_map(|view| view.entries());
-        let live: u64 = entries.filter(|entry| entry.at.segment == number).map(|entry| entry.at.length()).sum();
+        let Shares { live, packable } = Shares::of(&moment).remove(&number).unwrap_or_default();
         let mut turn = self.turn()?;
-        if turn.active.end > turn.active.segment.first_frame + live {
-            turn.rotate(self)?;
+        if turn.active.end > turn.active.segment.first_frame + live || packs && packable > live / 4 {
+            turn.rotate(self).or_else(|error| match error.kind() {
+                // What is kept behind the end for deletes makes room for another segment.
+                ErrorKind::DiskFull => {
+                    turn.give_up_room(self);
+                    turn.rotate(self)
+                }
+                _ => Err(error),
+            })?;
         }
         Ok(turn.active.segment.base)
     }

@@ -305,11 +305,12 @@ mod tests {
     use super::*;
     use crate::log::ids::IdKey;
     use crate::log::location::Location;
-    use crate::log::view::Entry;
+    use crate::log::view::{Entry, StateLen};
     use crate::query::Matching;
 
     fn change(thread: &str, place: u64) -> Change {
-        let entry = Entry { place, id: IdKey::Text("id".into()), at: Location { segment: 1, offset8: 9, length8: 9 }, state_len: 1 };
+        let at = Location { segment: 1, offset8: 9, length8: 9 };
+        let entry = Entry { place, id: IdKey::Text("id".into()), at, state_len: StateLen::new(1, false) };
         let thread: Arc<str> = thread.into();
         Change { thread: thread.clone(), view: Some(Arc::new(View::empty(thread).put(entry, 0))) }
     }

@@ -1,4 +1,4 @@
-//! A batch over a quarter of a segment: written and synced in a segment of its own before the turn.
+//! What takes up more than a quarter of a segment: written and synced in a segment of its own before the turn.
 //!
 //! The payloads, which are nearly all of it, go to a file under a working name while nobody waits.
 //! The turn then adds header, heads and records, and installs the segment between the sealed active
@@ -11,13 +11,13 @@ use std::sync::Arc;
 use super::Shared;
 use super::active::Active;
 use super::append::encode_heads;
+use super::commit::Written;
 use super::fresh;
 use super::group::answer;
 use super::install::install;
-use super::plan::{Plan, Planned, Prepared, Terms};
+use super::plan::{Plan, Planned, Terms};
 use super::tail::poisoned;
 use super::turn::Held;
-use crate::batch::Committed;
 use crate::error::{Error, Result};
 use crate::format::frame::{frame_len, padding, payload_start};
 use crate::format::manifest::Listed;
@@ -29,14 +29,14 @@ use crate::fs::File;
 const TRIES: usize = 4;
 
 impl Shared {
-    /// Carries out a batch too long for the log itself; always durable.
+    /// Plans and writes what is too long for the log itself; always durable.
     ///
     /// Errors: as for any batch; `DiskFull` with nothing left behind.
-    pub(super) fn commit_large<'a>(&'a self, prepared: &Prepared<'a>) -> Result<Vec<Committed>> {
+    pub(super) fn write_large<'a>(&'a self, make: impl Fn(&mut Plan<'a>) -> Result<()>) -> Result<Written> {
         let mut turn = self.turn()?;
         // Taken for good: a working name that no manifest lists is removed by a first opener.
         let number = self.tail.take_number();
-        let mut plan = match self.plan_large(&turn, number, prepared) {
+        let mut plan = match self.plan_large(&turn, number, &make) {
             Ok(plan) if !plan.frames.is_empty() => plan,
             answer => return self.without_a_write(turn, answer),
         };
@@ -47,7 +47,7 @@ impl Shared {
             drop(turn);
             self.write_payloads(&*file, &name, &plan).inspect_err(|_| self.discard(&name))?;
             turn = self.turn().inspect_err(|_| self.discard(&name))?;
-            let again = match self.plan_large(&turn, number, prepared) {
+            let again = match self.plan_large(&turn, number, &make) {
                 Ok(again) if !again.frames.is_empty() => again,
                 answer => {
                     self.discard(&name);
@@ -66,10 +66,10 @@ impl Shared {
         self.install_large(turn, &file, number, plan).inspect_err(|_| self.discard(&name))
     }
 
-    fn plan_large<'a>(&'a self, turn: &Held<'_>, number: u64, prepared: &Prepared<'a>) -> Result<Plan<'a>> {
+    fn plan_large<'a>(&'a self, turn: &Held<'_>, number: u64, make: &impl Fn(&mut Plan<'a>) -> Result<()>) -> Result<Plan<'a>> {
         let terms = Terms { segment: number, start: HEADER_BYTES as u64, ..turn.terms(self) };
         let mut plan = Plan::new(&self.index, self.segments.load_full(), terms);
-        plan.batch(prepared)?;
+        make(&mut plan)?;
         Ok(plan)
     }
 
@@ -83,7 +83,7 @@ impl Shared {
         file.sync().map_err(failed)
     }
 
-    fn install_large(&self, mut turn: Held<'_>, file: &Arc<dyn File>, number: u64, plan: Plan<'_>) -> Result<Vec<Committed>> {
+    fn install_large(&self, mut turn: Held<'_>, file: &Arc<dyn File>, number: u64, plan: Plan<'_>) -> Result<Written> {
         let path = self.directory.file(&names::segment(number));
         let failed = |error| Error::os("write", &path, error);
         let mut manifest = turn.sealed(self)?;
@@ -127,7 +127,7 @@ impl Shared {
         turn.begin(self, manifest, vec![own, next])?;
         // What is kept is answered so, whatever else cannot be read: the next read will say it.
         let _ = self.refresh();
-        Ok(plan.results)
+        Ok(Written { results: plan.results, placed: plan.placed })
     }
 
     /// Removes a file that was not installed; after a failed installation nobody knows, and it stays.

@@ -65,14 +65,9 @@ impl Moves {
     }
 
     /// To be called once all are noted, segment by segment in the log's order. Of a checkpoint that was
-    /// put again while compaction went on, several may be there: the last one counts.
+    /// put again while compaction went on, several may be there: the last one is what it is now.
     pub fn sort(&mut self) {
-        for places in self.to.values_mut() {
-            places.sort_by_key(|(place, _)| *place);
-            places.reverse();
-            places.dedup_by_key(|(place, _)| *place);
-            places.reverse();
-        }
+        self.to.values_mut().for_each(|places| places.sort_by_key(|(place, _)| *place));
     }
 
     /// The threads that have frames there.
@@ -80,16 +75,40 @@ impl Moves {
         self.to.keys().map(|thread| &**thread)
     }
 
-    /// Where the frames of a thread's checkpoints stand now, as far as they have moved: asked entry by
-    /// entry. The inner `None`: where it was; the outer one: nowhere.
-    pub fn of(&self, thread: &str) -> impl Fn(&Entry) -> Option<Option<Entry>> + '_ {
-        let places = self.to.get(thread).map_or(&[][..], Vec::as_slice);
-        move |entry| {
-            if !self.gone.contains(&entry.at.segment) {
-                return Some(None);
-            }
-            let found = places.binary_search_by_key(&entry.place, |(place, _)| *place).ok()?;
-            Some(Some(Entry { at: places[found].1, ..entry.clone() }))
+    /// What has moved of a thread.
+    pub fn of(&self, thread: &str) -> MovesOf<'_> {
+        MovesOf { gone: &self.gone, places: self.to.get(thread).map_or(&[], Vec::as_slice) }
+    }
+}
+
+/// Where the frames of a thread's checkpoints stand now: asked entry by entry. The answers' inner `None`:
+/// where it was; the outer one: nowhere that can be told.
+pub(crate) struct MovesOf<'a> {
+    gone: &'a HashSet<u32>,
+    places: &'a [(u64, Location)],
+}
+
+impl MovesOf<'_> {
+    /// A checkpoint that is shown.
+    pub fn newest(&self, entry: &Entry) -> Option<Option<Entry>> {
+        if !self.gone.contains(&entry.at.segment) {
+            return Some(None);
         }
+        self.at(entry.place).last().map(|(_, at)| Some(Entry { at: *at, ..entry.clone() }))
+    }
+
+    /// One that is hidden: what else was at its place may have moved too, and nothing tells them apart.
+    pub fn only(&self, entry: &Entry) -> Option<Option<Entry>> {
+        match self.at(entry.place) {
+            _ if !self.gone.contains(&entry.at.segment) => Some(None),
+            [(_, at)] => Some(Some(Entry { at: *at, ..entry.clone() })),
+            _ => None,
+        }
+    }
+
+    fn at(&self, place: u64) -> &[(u64, Location)] {
+        let from = self.places.partition_point(|(other, _)| *other < place);
+        let length = self.places[from..].partition_point(|(other, _)| *other == place);
+        &self.places[from..from + length]
     }
 }

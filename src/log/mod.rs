@@ -8,16 +8,20 @@
 mod active;
 mod append;
 mod backup;
+mod before;
+mod chains;
 mod changes;
 mod commit;
 mod compact;
 mod copy;
 mod destination;
 mod directory;
+mod encode;
 mod examine;
 mod follow;
 mod fresh;
 mod group;
+mod heads;
 mod held;
 mod hints;
 mod house;
@@ -32,7 +36,9 @@ mod look;
 mod output;
 mod pieces;
 mod plan;
+mod promote;
 mod read;
+mod rebuild;
 mod records;
 mod recovery;
 mod repair;
@@ -42,6 +48,7 @@ mod salvage;
 mod scan;
 mod segments;
 mod sift;
+mod states;
 mod stats;
 mod steps;
 mod tail;
@@ -61,14 +68,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use arc_swap::{ArcSwap, Guard};
 
 use self::directory::Directory;
+use self::encode::Scratches;
 use self::follow::{Follower, Reading};
 use self::group::Group;
+use self::heads::Heads;
 use self::house::{House, Sizes};
 use self::ids::IdKey;
 use self::index::Index;
 use self::locks::Presence;
 use self::look::{Gaps, Log};
 use self::segments::{Segment, SegmentSet};
+use self::states::States;
 use self::tail::Tail;
 use self::turn::Turn;
 use self::view::View;
@@ -112,6 +122,8 @@ pub(crate) struct Shared {
     options: Options,
     index: Index,
     segments: ArcSwap<SegmentSet>,
+    heads: Arc<Heads>,
+    scratches: Scratches,
     tail: Tail,
     /// The epoch that this handle was opened in: once it is over, the handle writes no more.
     epoch: u64,
@@ -199,8 +211,10 @@ impl Store {
         self.shared.stats()
     }
 
-    /// Reads every record and state from the files, with system calls, and lists what is not as it
-    /// should be. Changes nothing, holds up nobody; cost: the whole store is read.
+    /// Reads every record from the files, with system calls, rebuilds every state that is shown, and lists
+    /// what is not as it should be: each damaged place, and by name each checkpoint that cannot be
+    /// rebuilt for it. Changes nothing, holds up nobody; cost: the whole store is read, what is stored as
+    /// differences twice.
     ///
     /// Errors: `Io`, and `Corrupt` or `Unsupported` where the log cannot be read at all.
     pub fn verify(&self) -> Result<Vec<Finding>> {
@@ -208,7 +222,12 @@ impl Store {
         self.shared.verify()
     }
 
-    /// Reclaims all that is dead: what was deleted or trimmed is in no segment afterwards.
+    /// Reclaims all that is dead: what was deleted or trimmed is in no segment afterwards. Deltas that
+    /// still need something of it are written anew, whole; and states stored whole that their threads have
+    /// gone on from are packed, see [`Options::compression`].
+    ///
+    /// What is stored as a difference from that is written anew first, whole; and what is stored whole is
+    /// compressed where [`Options::compression`] allows it.
     ///
     /// Beside everyone else: readers and iterators are not disturbed, writers wait for the replacement
     /// of the manifest at most. Works in steps of about a segment, each whole or not at all, and writes
@@ -243,12 +262,15 @@ impl Shared {
             Some(writing) => (Some(Turn::new(writing.write_lock)), writing.sync_lock, Some(writing.presence)),
             None => (None, None, None),
         };
+        let heads = Arc::new(Heads::new(options.cache_bytes));
         let sizes = Sizes::new(&reading.manifest, options.segment_bytes, unhinted);
         Shared {
             directory,
             options,
             index,
             segments: ArcSwap::from_pointee(segments),
+            heads,
+            scratches: Scratches::default(),
             tail,
             epoch,
             follower: Follower::new(reading),
@@ -333,6 +355,10 @@ impl Shared {
         }
     }
 
+    fn states<'a>(&'a self, segments: &'a SegmentSet) -> States<'a> {
+        States { segments, heads: &self.heads }
+    }
+
     /// Errors: `Poisoned` in a forked child of the process that opened the handle.
     fn at_home(&self) -> Result<()> {
         if self.home.is_here() {
@@ -357,7 +383,7 @@ impl Shared {
         &self,
         thread: &str,
         query: &HistoryQuery,
-        read: fn(&SegmentSet, &View, &view::Entry) -> Result<T>,
+        mut read: impl FnMut(&SegmentSet, &View, &view::Entry) -> Result<T> + Send + 'static,
     ) -> Result<Items<T>> {
         let (view, segments) = self.at_one_moment(|| self.view(thread))?;
         let (view, segments) = (view.unwrap_or_else(|| Arc::new(View::empty(thread.into()))), Guard::into_inner(segments));
@@ -411,19 +437,20 @@ impl Checkpointer for Store {
 
     fn get_bytes(&self, thread: &str) -> Result<Option<Checkpoint<StateBytes>>> {
         let (Some(view), segments) = self.shared.at_one_moment(|| self.shared.view(thread))? else { return Ok(None) };
-        view.head().map(|entry| read::checkpoint(&segments, &view, entry)).transpose()
+        view.head().map(|entry| self.shared.states(&segments).checkpoint(&view, entry)).transpose()
     }
 
     fn load_bytes(&self, thread: &str, id: &CheckpointId) -> Result<Option<Checkpoint<StateBytes>>> {
         let (Some(view), segments) = self.shared.at_one_moment(|| self.shared.view(thread))? else { return Ok(None) };
         match view.find(&IdKey::from(id)).and_then(|at| view.entry(at)) {
-            Some(entry) => read::checkpoint(&segments, &view, entry).map(Some),
+            Some(entry) => self.shared.states(&segments).checkpoint(&view, entry).map(Some),
             None => self.shared.absent().map(|()| None).map_err(|error| error.with_thread(thread)),
         }
     }
 
     fn history_bytes(&self, thread: &str, query: &HistoryQuery) -> Result<Items<Checkpoint<StateBytes>>> {
-        self.shared.items(thread, query, read::checkpoint)
+        let (heads, mut chain) = (self.shared.heads.clone(), None);
+        self.shared.items(thread, query, move |segments, view, entry| States { segments, heads: &heads }.older(view, entry, &mut chain))
     }
 
     fn list(&self, thread: &str, query: &HistoryQuery) -> Result<Items<CheckpointInfo>> {

@@ -1,9 +1,10 @@
 //! A segment that is written from beginning to end before anyone counts on it: what a compaction
 //! keeps, a backup, what a repair brings back.
 //!
-//! Frames are encoded for their new place; their records, payloads and numbers stay as they are, a
-//! payload that is damaged too: its checksum goes with it, so it is not believed here either. Written
-//! in small pieces, each synced, so that whoever syncs beside it never waits for more than one.
+//! Frames are encoded for their new place. A copied one's record, payload and number stay as they are,
+//! a payload that is damaged too: its checksum goes with it, so it is not believed here either; others
+//! are put as the caller says. Written in small pieces, each synced, so that whoever syncs beside it
+//! never waits for more than one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -63,12 +64,18 @@ impl<'a> Output<'a> {
         Ok(sound)
     }
 
-    /// Adds a record without a payload.
-    pub fn mark(&mut self, seq: u64, record: &Record<'_>) -> Result<()> {
+    /// Adds a record with the payload that it speaks of.
+    pub fn put(&mut self, seq: u64, record: &Record<'_>, payload: &[u8]) -> Result<()> {
         let mut bytes = Vec::new();
         record.encode(&mut bytes);
-        self.begin(seq, &bytes, 0, frame::payload_check(&[]))?;
+        self.begin(seq, &bytes, payload.len() as u32, frame::payload_check(payload))?;
+        self.payload(payload)?;
         self.end_frame()
+    }
+
+    /// Adds a record without a payload.
+    pub fn mark(&mut self, seq: u64, record: &Record<'_>) -> Result<()> {
+        self.put(seq, record, &[])
     }
 
     fn begin(&mut self, seq: u64, record: &[u8], payload_len: u32, payload_check: u32) -> Result<()> {

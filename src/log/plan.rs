@@ -7,10 +7,12 @@
 use std::sync::Arc;
 
 use super::changes::Changes;
+use super::encode::{Base, Form};
 use super::examine;
 use super::ids::{self, IdKey};
 use super::index::Index;
 use super::location::Location;
+use super::promote::Promotion;
 use super::read;
 use super::segments::SegmentSet;
 use super::vacuum::Judged;
@@ -19,40 +21,54 @@ use crate::batch::{Batch, Committed, ExpectedHead, Operation, Parent, PutOptions
 use crate::checkpoint::{CheckpointId, TypeTag};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::frame::{self, frame_len};
-use crate::format::record::{Put, Record};
+use crate::format::record::{Coding, Difference, Followed, Put, Record};
 use crate::fs::Fs;
 use crate::query::Vacuumed;
 
 /// A batch with all that can be worked out before the turn.
 pub(crate) struct Prepared<'a> {
     pub operations: &'a [Operation<'a>],
-    puts: Vec<PreparedPut>,
+    names: &'a [Name],
+    pub forms: Vec<Form<'a>>,
 }
 
-/// A put's id, time and payload checksum.
-struct PreparedPut {
+/// A put's id and time.
+pub(crate) struct Name {
     id: CheckpointId,
     saved_at: i64,
-    payload_check: u32,
+}
+
+/// The ids and times of a batch's puts, in their order. Errors: `Unsupported` for attachments.
+pub(crate) fn names(batch: &Batch<'_>, fs: &dyn Fs) -> Result<Vec<Name>> {
+    let mut names = Vec::with_capacity(batch.operations().len());
+    for operation in batch.operations() {
+        match operation {
+            Operation::Put { options, .. } => names.push(Name {
+                id: options.id.clone().unwrap_or_else(CheckpointId::fresh),
+                saved_at: options.saved_at.map_or_else(|| Ok(nanos_of_clock(fs.now())), nanos_of)?,
+            }),
+            Operation::Attach { .. } => return Err(Error::unsupported("attach")),
+            Operation::Delete { .. } => {}
+        }
+    }
+    Ok(names)
 }
 
 impl<'a> Prepared<'a> {
-    /// Errors: `Unsupported` for attachments.
-    pub fn new(batch: &'a Batch<'a>, fs: &dyn Fs) -> Result<Prepared<'a>> {
-        let mut puts = Vec::with_capacity(batch.operations().len());
-        for operation in batch.operations() {
-            match operation {
-                Operation::Put { state, options, .. } => puts.push(PreparedPut {
-                    id: options.id.clone().unwrap_or_else(CheckpointId::fresh),
-                    saved_at: options.saved_at.map_or_else(|| Ok(nanos_of_clock(fs.now())), nanos_of)?,
-                    payload_check: frame::payload_check(state),
-                }),
-                Operation::Attach { .. } => return Err(Error::unsupported("attach")),
-                Operation::Delete { .. } => {}
-            }
-        }
-        Ok(Prepared { operations: batch.operations(), puts })
+    /// A batch's puts under their names and in their forms.
+    pub fn new(batch: &'a Batch<'a>, names: &'a [Name], forms: Vec<Form<'a>>) -> Prepared<'a> {
+        Prepared { operations: batch.operations(), names, forms }
     }
+}
+
+/// A put of a batch.
+struct Putting<'a> {
+    thread: &'a str,
+    tag: &'a TypeTag,
+    state_len: u32,
+    options: &'a PutOptions,
+    name: &'a Name,
+    form: &'a Form<'a>,
 }
 
 /// A frame to be written.
@@ -87,6 +103,11 @@ pub(crate) struct Plan<'a> {
     pub frames: Vec<Planned<'a>>,
     pub changes: Changes,
     pub results: Vec<Committed>,
+    /// Where the puts stand, in their order.
+    pub placed: Vec<(u64, Location)>,
+    /// Whether a put is a difference from what is not its thread's newest any more: nothing of the plan
+    /// is to be written then.
+    pub is_stale: bool,
     /// The frames' length together.
     pub length: u64,
 }
@@ -94,17 +115,22 @@ pub(crate) struct Plan<'a> {
 impl<'a> Plan<'a> {
     /// An empty plan.
     pub fn new(index: &'a Index, segments: Arc<SegmentSet>, terms: Terms) -> Plan<'a> {
-        Plan { index, segments, terms, frames: Vec::new(), changes: Changes::default(), results: Vec::new(), length: 0 }
+        let (frames, results, placed) = (Vec::new(), Vec::new(), Vec::new());
+        Plan { index, segments, terms, frames, changes: Changes::default(), results, placed, is_stale: false, length: 0 }
     }
 
     /// Plans all of a batch. Errors: `Conflict`, `NotFound`.
-    pub fn batch(&mut self, prepared: &Prepared<'a>) -> Result<()> {
-        let mut puts = prepared.puts.iter();
+    pub fn batch(&mut self, prepared: &'a Prepared<'a>) -> Result<()> {
+        let mut puts = prepared.names.iter().zip(&prepared.forms);
         for operation in prepared.operations {
             match operation {
                 Operation::Put { thread, tag, state, options } => {
-                    if let Some(prepared) = puts.next() {
-                        self.put(thread, tag, state, options, prepared).map_err(|error| error.with_thread(thread))?;
+                    if let Some((name, form)) = puts.next() {
+                        let put = Putting { thread, tag, state_len: state.len() as u32, options, name, form };
+                        self.put(put).map_err(|error| error.with_thread(thread))?;
+                    }
+                    if self.is_stale {
+                        break;
                     }
                 }
                 Operation::Delete { thread, id } => self.delete(thread, id.as_ref())?,
@@ -114,9 +140,35 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Whether it holds deletes, trims and limits alone, or puts of empty states.
+    /// Whether it holds deletes, trims and limits alone, which may use the room that is kept for them.
     pub fn without_payload(&self) -> bool {
-        self.results.iter().all(|result| !matches!(result, Committed::Put(_)))
+        self.results.iter().all(|result| !matches!(result, Committed::Put(_))) && self.frames.iter().all(|frame| frame.payload.is_empty())
+    }
+
+    /// Plans checkpoints anew, whole, as far as they are still shown as the deltas that they were. Not by who
+    /// could not read all of the log: what was deleted or put again there would come back.
+    pub fn promote(&mut self, promotions: &'a [Promotion]) -> Result<()> {
+        if !self.terms.is_whole {
+            return Ok(());
+        }
+        for Promotion { view, entry, saved_at, parent, tag, metadata, form } in promotions {
+            let thread = &**view.thread();
+            let Some(current) = self.current(thread).filter(|current| current.at_place(entry.place) == Some(entry)) else { continue };
+            let record = Record::Promote(Put {
+                thread,
+                id: entry.id.to_record(),
+                place: entry.place,
+                floor: current.floor().min(entry.place),
+                saved_at: *saved_at,
+                parent: Followed::of(parent.as_ref().map(IdKey::to_record)),
+                tag,
+                metadata,
+                state_len: entry.state_len.bytes(),
+                coding: form.coding,
+            });
+            self.add(Some(current), &record, &form.payload, form.payload_check)?;
+        }
+        Ok(())
     }
 
     /// Plans a limit of its own for a thread, and the trim that it brings. Errors: `NotFound`.
@@ -169,7 +221,8 @@ impl<'a> Plan<'a> {
         Ok((judged.len(), vacuumed))
     }
 
-    fn put(&mut self, thread: &str, tag: &TypeTag, state: &'a [u8], options: &PutOptions, prepared: &PreparedPut) -> Result<()> {
+    fn put(&mut self, put: Putting<'a>) -> Result<()> {
+        let Putting { thread, tag, state_len, options, name, form } = put;
         let current = self.current(thread);
         let view = current.as_deref();
         let head = view.and_then(View::head);
@@ -178,9 +231,16 @@ impl<'a> Plan<'a> {
             options.expected_head.check(head.as_ref())?;
         }
         let seq = self.terms.next_seq + self.frames.len() as u64;
-        let key = IdKey::from(&prepared.id);
+        let key = IdKey::from(&name.id);
         let existing = if options.id.is_some() { view.and_then(|view| view.find(&key).and_then(|at| view.entry(at))) } else { None };
         let parent = self.parent(view, existing, head, &options.parent)?;
+        // Where something could not be read, others may know of a checkpoint between the two.
+        let may_follow = existing.is_none() && self.terms.is_whole;
+        let base = head.filter(|head| may_follow && form.base.is_some_and(|base| self.is_base(base, head)));
+        self.is_stale = form.base.is_some() && base.is_none();
+        if self.is_stale {
+            return Ok(());
+        }
         let keep = view.and_then(View::keep).unwrap_or(self.terms.keep);
         let added = if existing.is_some() { None } else { Some(seq) };
         let place = existing.map_or(seq, |entry| entry.place);
@@ -191,15 +251,32 @@ impl<'a> Plan<'a> {
             id: key.to_record(),
             place,
             floor,
-            saved_at: prepared.saved_at,
-            parent: parent.as_ref().map(IdKey::to_record),
+            saved_at: name.saved_at,
+            parent: match base {
+                Some(base) if parent.as_ref() == Some(&base.id) => Followed::Base,
+                _ => Followed::of(parent.as_ref().map(IdKey::to_record)),
+            },
             tag: tag.as_str(),
             metadata: options.metadata.to_stored(),
-            state_len: state.len() as u32,
+            state_len,
+            coding: match (form.coding, base) {
+                (Coding::Delta(difference), Some(base)) => Coding::Delta(Difference { base: base.place, ..difference }),
+                (coding, _) => coding,
+            },
         });
-        self.add(current.clone(), &record, state, prepared.payload_check)?;
-        self.results.push(Committed::Put(prepared.id.clone()));
+        let at = self.add(current.clone(), &record, &form.payload, form.payload_check)?;
+        self.placed.push((place, at));
+        self.results.push(Committed::Put(name.id.clone()));
         Ok(())
+    }
+
+    /// Whether a thread's newest checkpoint is the one that a put is a difference from.
+    fn is_base(&self, base: Base, head: &Entry) -> bool {
+        let meant = match base {
+            Base::Entry(place, at) => Some((place, at)),
+            Base::Put(number) => self.placed.get(number).copied(),
+        };
+        meant == Some((head.place, head.at))
     }
 
     fn delete(&mut self, thread: &str, id: Option<&CheckpointId>) -> Result<()> {
@@ -251,10 +328,8 @@ impl<'a> Plan<'a> {
             return read::info(&self.segments, view, entry).ok().and_then(|info| info.parent.as_ref().map(IdKey::from));
         }
         let at = self.frames.binary_search_by_key(&entry.at.offset(), |frame| frame.offset).ok()?;
-        match Record::decode(&self.frames[at].record) {
-            Ok(Record::Put(put)) => put.parent.as_ref().map(IdKey::of_record),
-            _ => None,
-        }
+        let record = Record::decode(&self.frames[at].record).ok()?;
+        read::parent(record.put()?, view)
     }
 
     /// The thread as the next operation must see it.
@@ -263,10 +338,10 @@ impl<'a> Plan<'a> {
     }
 
     /// Adds a record to a thread that stands as `current`.
-    fn add(&mut self, current: Option<Arc<View>>, record: &Record<'_>, payload: &'a [u8], payload_check: u32) -> Result<()> {
+    fn add(&mut self, current: Option<Arc<View>>, record: &Record<'_>, payload: &'a [u8], payload_check: u32) -> Result<Location> {
         let at = self.frame(record, payload, payload_check)?;
         self.changes.apply(current, record, at);
-        Ok(())
+        Ok(at)
     }
 
     /// Adds a record's frame; what it changes is for the caller to note.

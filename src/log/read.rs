@@ -1,76 +1,110 @@
-//! From a place in the log to a checkpoint: fetch, check, decode.
+//! From a place in the log to what its record says: fetch, check, decode.
 //!
-//! Every read checks the head over place and record, that the record is the one the index meant, and
-//! the payload; nothing is believed because it was right before. No lock and, from a map, no system call.
+//! Every read checks the head over place and record, and that the record is the one the index meant;
+//! nothing is believed because it was right before. No lock and, from a map, no system call. States are
+//! read in `states`.
 
 use std::sync::Arc;
 
 use super::ids::{self, IdKey};
 use super::segments::{Segment, SegmentSet};
-use super::view::{Entry, View};
+use super::view::{Entry, StateLen, View};
 use crate::batch::time_of;
-use crate::checkpoint::{Checkpoint, CheckpointInfo, Metadata, StateBytes, TypeTag};
+use crate::checkpoint::{CheckpointInfo, Metadata, StateBytes, TypeTag};
 use crate::error::{Error, ErrorKind, Result};
+use crate::format::Flaw;
 use crate::format::frame::Head;
-use crate::format::record::{Put, Record};
+use crate::format::record::{Coding, Followed, Put, Record};
 
-/// The checkpoint of an entry, with its state.
-pub(crate) fn checkpoint(segments: &SegmentSet, view: &View, entry: &Entry) -> Result<Checkpoint<StateBytes>> {
+/// What is wrong where a sound frame is not the one that the index leads to.
+pub(crate) const MISPLACED: Flaw = Flaw::Corrupt("another record stands in its place");
+
+/// A frame whose head and record are checked.
+pub(crate) struct Frame<'a> {
+    /// The segment that it stands in.
+    pub segment: &'a Segment,
+    /// Its bytes.
+    pub bytes: StateBytes,
+    /// Its head.
+    pub head: Head,
+    /// How its payload makes the state.
+    pub coding: Coding,
+}
+
+impl Frame<'_> {
+    /// The payload, checked as well. Errors: `Corrupt`.
+    pub fn payload(&self, view: &View, entry: &Entry) -> Result<StateBytes> {
+        self.head.payload(&self.bytes).map_err(|why| damaged(self.segment, view, entry, why))?;
+        let start = self.head.payload_start();
+        Ok(self.bytes.part(start..start + self.head.payload_len as usize))
+    }
+}
+
+/// An entry's frame, and what is known of its checkpoint.
+pub(crate) fn frame<'a>(segments: &'a SegmentSet, view: &View, entry: &Entry) -> Result<(Frame<'a>, CheckpointInfo)> {
     let segment = segment_of(segments, view, entry)?;
-    let damaged = |why: crate::format::Flaw| segment.damaged(entry.at.offset(), why).with_thread(view.thread());
-    let frame = segment.frame(entry.at).map_err(|error| error.with_thread(view.thread()))?;
-    let (head, info) = decode(segment, view, entry, &frame)?;
-    head.payload(&frame).map_err(damaged)?;
-    let start = head.payload_start();
-    Ok(Checkpoint { info, state: frame.part(start..start + head.payload_len as usize) })
+    let bytes = segment.frame(entry.at).map_err(|error| error.with_thread(view.thread()))?;
+    let (head, coding, info) = with_put(segment, view, entry, &bytes, |head, put| Ok((*head, put.coding, describe(put, view)?)))?;
+    Ok((Frame { segment, bytes, head, coding }, info))
 }
 
 /// What is known of an entry, without its state.
 pub(crate) fn info(segments: &SegmentSet, view: &View, entry: &Entry) -> Result<CheckpointInfo> {
-    let segment = segment_of(segments, view, entry)?;
-    let bytes = segment.head_and_record(entry.at).map_err(|error| error.with_thread(view.thread()))?;
-    decode(segment, view, entry, &bytes).map(|(_, info)| info)
+    record(segments, view, entry, |put| describe(put, view))
 }
 
 /// The floor that an entry's record tells; `None` where it cannot be read.
 pub(crate) fn floor(segments: &SegmentSet, view: &View, entry: &Entry) -> Option<u64> {
-    let segment = segments.get(&entry.at.segment)?;
-    let bytes = segment.head_and_record(entry.at).ok()?;
-    let (head, _) = Head::alone(segment.place(entry.at.offset()), &bytes).ok()?;
-    match Record::decode(head.record(&bytes).ok()?) {
-        Ok(Record::Put(put)) if is_meant(&put, view, entry) => Some(put.floor),
-        _ => None,
-    }
+    record(segments, view, entry, |put| Ok(put.floor)).ok()
 }
 
-fn segment_of<'a>(segments: &'a SegmentSet, view: &View, entry: &Entry) -> Result<&'a Arc<Segment>> {
+/// What `look` sees in an entry's record; the state is not read.
+pub(crate) fn record<T>(segments: &SegmentSet, view: &View, entry: &Entry, look: impl FnOnce(&Put<'_>) -> Result<T>) -> Result<T> {
+    let segment = segment_of(segments, view, entry)?;
+    let bytes = segment.head_and_record(entry.at).map_err(|error| error.with_thread(view.thread()))?;
+    with_put(segment, view, entry, &bytes, |_, put| look(put))
+}
+
+fn with_put<T>(segment: &Segment, view: &View, entry: &Entry, bytes: &[u8], look: impl FnOnce(&Head, &Put<'_>) -> Result<T>) -> Result<T> {
+    let damaged = |why| damaged(segment, view, entry, why);
+    let (head, _) = Head::alone(segment.place(entry.at.offset()), bytes).map_err(damaged)?;
+    let record = Record::decode(head.record(bytes).map_err(damaged)?).map_err(damaged)?;
+    look(&head, record.put().filter(|put| is_meant(put, view, entry)).ok_or(MISPLACED).map_err(damaged)?)
+}
+
+/// The segment that an entry's frame stands in.
+pub(crate) fn segment_of<'a>(segments: &'a SegmentSet, view: &View, entry: &Entry) -> Result<&'a Arc<Segment>> {
     let missing =
         || Error::new(ErrorKind::Corrupt, format!("segment {} is not there any more", entry.at.segment)).with_thread(view.thread());
     segments.get(&entry.at.segment).ok_or_else(missing)
 }
 
-fn decode(segment: &Segment, view: &View, entry: &Entry, bytes: &[u8]) -> Result<(Head, CheckpointInfo)> {
-    let damaged = |why: crate::format::Flaw| segment.damaged(entry.at.offset(), why).with_thread(view.thread());
-    let (head, _) = Head::alone(segment.place(entry.at.offset()), bytes).map_err(damaged)?;
-    let record = head.record(bytes).map_err(damaged)?;
-    match Record::decode(record).map_err(damaged)? {
-        Record::Put(put) if is_meant(&put, view, entry) => Ok((head, describe(&put, view.thread())?)),
-        _ => Err(damaged(crate::format::Flaw::Corrupt("another record stands in its place"))),
-    }
+fn damaged(segment: &Segment, view: &View, entry: &Entry, why: Flaw) -> Error {
+    segment.damaged(entry.at.offset(), why).with_thread(view.thread())
 }
 
 /// Whether a record is the one that an entry of the index leads to.
 pub(crate) fn is_meant(put: &Put<'_>, view: &View, entry: &Entry) -> bool {
-    put.place == entry.place && put.thread == &**view.thread() && put.state_len == entry.state_len && IdKey::matches(&entry.id, &put.id)
+    let state_len = StateLen::new(put.state_len, put.coding.is_delta());
+    put.place == entry.place && put.thread == &**view.thread() && state_len == entry.state_len && IdKey::matches(&entry.id, &put.id)
+}
+
+/// What a checkpoint followed; `None` also where that was its base and is not known any more.
+pub(crate) fn parent(put: &Put<'_>, view: &View) -> Option<IdKey> {
+    match (&put.parent, put.coding) {
+        (Followed::Id(id), _) => Some(IdKey::of_record(id)),
+        (Followed::Base, Coding::Delta(difference)) => view.base(difference.base).map(|base| base.id.clone()),
+        _ => None,
+    }
 }
 
 /// What a put's record says of its checkpoint.
-pub(crate) fn describe(put: &Put<'_>, thread: &Arc<str>) -> Result<CheckpointInfo> {
+pub(crate) fn describe(put: &Put<'_>, view: &View) -> Result<CheckpointInfo> {
     Ok(CheckpointInfo {
-        thread: thread.clone(),
+        thread: view.thread().clone(),
         id: ids::public(&put.id)?,
         seq: put.place,
-        parent: put.parent.as_ref().map(ids::public).transpose()?,
+        parent: parent(put, view).map(|parent| ids::public(&parent.to_record())).transpose()?,
         saved_at: time_of(put.saved_at),
         metadata: Metadata::of_stored(put.metadata),
         tag: TypeTag::of_stored(put.tag),

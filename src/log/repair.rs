@@ -5,11 +5,13 @@
 //! trims count. What could not be read is told. A checkpoint whose newest record is damaged is
 //! left out: what it was before is not what it is.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::Store;
+use super::chains::Unread;
 use super::copy::{self, Scans, Source, Whole};
 use super::destination::Destination;
 use super::directory::{Contents, Directory};
@@ -83,7 +85,7 @@ pub(crate) fn repair(dir: &Path, dest: &Path, options: &Options) -> Result<Recov
     // All, where nobody can say it: nothing is trimmed by a guess.
     let max_history = manifest.map_or(0, |manifest| manifest.max_history);
     let whole = Whole { views: &views, max_history, next_seq };
-    copy::write(&destination, options, &whole, &mut Salvaged { salvage, report: &mut report })?;
+    copy::write(&destination, options, &whole, &Salvaged { salvage, report: RefCell::new(&mut report) })?;
     destination.finish();
     Ok(report)
 }
@@ -205,7 +207,7 @@ fn replay(mut salvage: Salvage, report: &mut Recovery) -> Result<(Vec<Arc<View>>
         };
         if !indexed.trusted {
             // What nothing proves may add something, and takes nothing away.
-            let Record::Put(put) = &record else { continue };
+            let Some(put) = record.put() else { continue };
             let what = "a whole record that nothing proves to be part of the log, taken in";
             let id = ids::public(&put.id).ok();
             report.unproven.push(Finding { thread: Some(put.thread.to_owned()), id, ..finding(path, Some(frame.offset), false, what) });
@@ -241,22 +243,31 @@ fn named(path: &Path, view: &View, entry: &Entry, damage: bool, what: &str) -> F
 /// The salvaged frames as what a new store is written from.
 struct Salvaged<'a> {
     salvage: Salvage,
-    report: &'a mut Recovery,
+    report: RefCell<&'a mut Recovery>,
+}
+
+impl Salvaged<'_> {
+    fn frame(&self, at: Location) -> Option<&Indexed> {
+        let key = |frame: &Indexed| (frame.piece, frame.offset());
+        let found = self.salvage.frames.binary_search_by_key(&(at.segment, at.offset()), key);
+        found.ok().map(|found| &self.salvage.frames[found])
+    }
 }
 
 impl Source for Salvaged<'_> {
     fn order(&self, at: Location) -> u64 {
-        let key = |frame: &Indexed| (frame.piece, frame.offset());
-        let found = self.salvage.frames.binary_search_by_key(&(at.segment, at.offset()), key);
-        found.map_or(u64::MAX, |found| self.salvage.frames[found].seq)
+        self.frame(at).map_or(u64::MAX, |frame| frame.seq)
     }
 
     fn open(&self, segment: u32) -> Result<Scan> {
         self.salvage.open(segment)
     }
 
-    fn damaged(&mut self, scan: &Scan, view: &View, entry: &Entry, why: Flaw) -> Result<()> {
-        self.report.damage.push(named(scan.path(), view, entry, true, &why.to_string()));
+    fn damaged(&self, view: &View, entry: &Entry, unread: &Unread) -> Result<()> {
+        // What nothing proves was never known to be there.
+        let damage = self.frame(entry.at).is_none_or(|frame| frame.trusted);
+        let finding = Finding { offset: Some(unread.offset), ..named(&unread.path, view, entry, damage, &unread.why.to_string()) };
+        self.report.borrow_mut().damage.push(finding);
         Ok(())
     }
 }

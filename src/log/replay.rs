@@ -7,7 +7,7 @@ use super::examine::{self, Take};
 use super::ids::IdKey;
 use super::location::Location;
 use super::scan::FrameAt;
-use super::view::{Entry, View};
+use super::view::{Entry, StateLen, View};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::hint::{Group, Item};
 use crate::format::manifest::Manifest;
@@ -26,6 +26,8 @@ fn after(current: Option<&View>, record: &Record<'_>, at: Location) -> Option<Vi
     Some(match (record, current) {
         (Record::Put(put), Some(view)) => view.put(entry(put, at), put.floor),
         (Record::Put(put), None) => unmet().put(entry(put, at), put.floor),
+        (Record::Promote(put), Some(view)) => view.promoted(entry(put, at), put.floor),
+        (Record::Promote(put), None) => unmet().promoted(entry(put, at), put.floor),
         (Record::DeleteThread { .. }, _) => return None,
         (Record::DeleteCheckpoint { place, .. }, _) => current?.without(*place),
         (Record::Trim { floor, .. }, Some(view)) => view.above(*floor),
@@ -36,13 +38,14 @@ fn after(current: Option<&View>, record: &Record<'_>, at: Location) -> Option<Vi
 }
 
 fn entry(put: &Put<'_>, at: Location) -> Entry {
-    Entry { place: put.place, id: IdKey::of_record(&put.id), at, state_len: put.state_len }
+    let state_len = StateLen::new(put.state_len, put.coding.is_delta());
+    Entry { place: put.place, id: IdKey::of_record(&put.id), at, state_len }
 }
 
 /// Most of an opening is this: with both ways in one expression it takes twice as long.
 #[inline(always)]
 fn hinted_entry(item: &Item<'_>, segment: u32) -> Entry {
-    let (place, at, state_len) = (item.place(), hinted_location(item, segment), item.state_len());
+    let (place, at, state_len) = (item.place(), hinted_location(item, segment), StateLen::new(item.state_len(), item.is_delta()));
     match item.uuid() {
         Some(words) => Entry { place, id: IdKey::Uuid(words), at, state_len },
         None => Entry { place, id: IdKey::of_record(&item.id()), at, state_len },
@@ -96,8 +99,11 @@ impl Reading {
         if extends {
             self.settle();
             self.floor = group.items().map(|item| item.floor()).fold(self.floor, u64::max);
-            // What is trimmed by the end of them need not be made.
-            let trimmed = group.items().take_while(|item| item.place() < self.floor).count();
+            // What is trimmed by the end of them need not be made, but what the oldest kept needs.
+            let mut trimmed = group.items().take_while(|item| item.place() < self.floor).count();
+            while trimmed > 0 && (trimmed == group.len() || group.item(trimmed).is_delta()) {
+                trimmed -= 1;
+            }
             let entry = |at: usize| hinted_entry(&group.item(trimmed + at), segment);
             self.view = self.view.put_run(group.len() - trimmed, entry, self.floor);
         }

@@ -11,10 +11,12 @@ pub(crate) struct Candidate {
     pub at: u64,
     /// The bytes of its frames.
     pub used: u64,
-    /// Those of frames that are shown.
+    /// Those of frames that are needed: shown, or what a delta that is shown is made of.
     pub live: u64,
     /// Whether its file is.
     pub is_there: bool,
+    /// Those of keyframes that may be packed: their threads have gone on to newer ones.
+    pub packable: u64,
     /// Whether bytes stand behind its frames that are in another segment by now.
     pub has_remains: bool,
     /// Whether it was looked at and left as it is, or has just been written.
@@ -49,6 +51,10 @@ impl Candidate {
 
     fn dead(&self) -> u64 {
         self.used.saturating_sub(self.live)
+    }
+
+    fn gains(&self) -> bool {
+        self.dead() > 0 || self.packable > 0 || self.used == 0
     }
 
     fn is_small(&self, usual: u64) -> bool {
@@ -113,7 +119,7 @@ fn small(candidates: &[Candidate], usual: u64) -> Option<Range<usize>> {
 fn next(candidates: &[Candidate], from: u64, upto: u64, usual: u64) -> Option<Range<usize>> {
     let end = candidates.partition_point(|candidate| candidate.at < upto);
     let candidates = &candidates[..end];
-    let gains = |candidate: &Candidate| candidate.is_there && (candidate.dead() > 0 || candidate.used == 0 || candidate.has_remains);
+    let gains = |candidate: &Candidate| candidate.is_there && (candidate.gains() || candidate.has_remains);
     let is_small = |candidate: &Candidate| candidate.is_there && candidate.is_small(usual);
     let start = (0..end).find(|&at| {
         let (it, behind) = (&candidates[at], candidates.get(at + 1));
@@ -152,7 +158,15 @@ mod tests {
         sizes
             .iter()
             .enumerate()
-            .map(|(index, &(used, live))| Candidate { at: at(index), used, live, is_there: true, has_remains: false, settled: false })
+            .map(|(index, &(used, live))| Candidate {
+                at: at(index),
+                used,
+                live,
+                packable: 0,
+                is_there: true,
+                has_remains: false,
+                settled: false,
+            })
             .collect()
     }
 
@@ -206,6 +220,10 @@ mod tests {
         assert_eq!(next(at[2], u64::MAX), Some(3..6));
         assert_eq!(next(at[2], at[4]), Some(3..4));
         assert_eq!(next(at[5], u64::MAX), None);
+        let mut packable = segments(&[(800, 800), (800, 800), (800, 800)]);
+        packable[1].packable = 300;
+        assert_eq!(choose(&packable, Wanted::Next(0, u64::MAX), USUAL), Some(1..2));
+        assert_eq!(choose(&packable, Wanted::Best, USUAL), None, "unasked it is not worth it");
         assert_eq!(choose(&segments(&[(80, 80), (80, 80), (800, 800)]), Wanted::Next(0, u64::MAX), USUAL), Some(0..2));
         assert_eq!(choose(&segments(&[(80, 80), (800, 800)]), Wanted::Next(0, u64::MAX), USUAL), None);
     }

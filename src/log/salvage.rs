@@ -16,9 +16,11 @@ use super::location::Location;
 use super::pieces::{Piece, Salted, Standing};
 use super::scan::{Found, FrameAt, Scan};
 use super::tail::Marks;
+use crate::delta;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::Manifest;
 use crate::format::names;
+use crate::format::record::{Coding, Put, Record};
 use crate::report::Recovery;
 
 /// A frame that can be read.
@@ -38,6 +40,13 @@ impl Indexed {
     pub fn offset(&self) -> u64 {
         u64::from(self.offset8) * 8
     }
+}
+
+/// A frame that stands under a number which others have too.
+struct Copied {
+    frame: FrameAt,
+    is_sound: bool,
+    indexed: Indexed,
 }
 
 /// How far a piece counts.
@@ -166,21 +175,54 @@ impl Salvage {
 
     /// Of frames under one number one of each that differ: where a number was given twice, both count.
     fn distinct(&self, copies: &[Indexed], scans: &mut Scans) -> Result<Vec<Indexed>> {
-        let mut kept: Vec<(FrameAt, bool, Indexed)> = Vec::new();
-        for copy in copies {
-            let scan = scans.of(copy.piece, |piece| self.open(piece))?;
-            let Ok(frame) = scan.frame_at(copy.offset())? else { continue };
-            let sound = scan.payload_is_sound(&frame)?;
-            let says_the_same = |(other, ..): &&mut (FrameAt, bool, Indexed)| {
-                (&other.record, other.head.payload_check) == (&frame.record, frame.head.payload_check)
-            };
-            match kept.iter_mut().find(says_the_same) {
-                Some(same) if sound && !same.1 => *same = (frame, sound, *copy),
+        let mut kept: Vec<Copied> = Vec::new();
+        for &indexed in copies {
+            let scan = scans.of(indexed.piece, |piece| self.open(piece))?;
+            let Ok(frame) = scan.frame_at(indexed.offset())? else { continue };
+            let is_sound = scan.payload_is_sound(&frame)?;
+            let copied = Copied { frame, is_sound, indexed };
+            let mut same = None;
+            for (at, other) in kept.iter().enumerate() {
+                if self.say_the_same(other, &copied, scans)? {
+                    same = Some(at);
+                    break;
+                }
+            }
+            match same {
+                Some(at) if is_sound && !kept[at].is_sound => kept[at] = copied,
                 Some(_) => {}
-                None => kept.push((frame, sound, *copy)),
+                None => kept.push(copied),
             }
         }
-        Ok(kept.into_iter().map(|(.., copy)| copy).collect())
+        Ok(kept.into_iter().map(|copied| copied.indexed).collect())
+    }
+
+    /// Whether two frames say the same: byte for byte, or the same state of a checkpoint, once as it is and
+    /// once packed. Where one of these is damaged the other is taken for it.
+    fn say_the_same(&self, one: &Copied, other: &Copied, scans: &mut Scans) -> Result<bool> {
+        if (&one.frame.record, one.frame.head.payload_check) == (&other.frame.record, other.frame.head.payload_check) {
+            return Ok(true);
+        }
+        let (Ok(record), Ok(other_record)) = (Record::decode(&one.frame.record), Record::decode(&other.frame.record)) else {
+            return Ok(false);
+        };
+        let is_recoded = match (record.put(), other_record.put()) {
+            (Some(put), Some(other)) if put.coding != other.coding && !put.coding.is_delta() => {
+                *put == Put { coding: put.coding, ..other.clone() } && !other.coding.is_delta()
+            }
+            _ => false,
+        };
+        if !is_recoded || !one.is_sound || !other.is_sound {
+            return Ok(is_recoded);
+        }
+        let mut state = |copied: &Copied, put: Option<&Put<'_>>| {
+            let payload = scans.of(copied.indexed.piece, |piece| self.open(piece))?.payload(&copied.frame)?;
+            Ok::<_, Error>(match put {
+                Some(Put { coding: Coding::Packed, state_len, .. }) => delta::unpack(&payload, *state_len).ok(),
+                _ => Some(payload),
+            })
+        };
+        Ok(state(one, record.put())? == state(other, other_record.put())?)
     }
 
     /// Sorts the frames by where they stand.

@@ -16,6 +16,8 @@ use crate::fs::File;
 const WINDOW_BYTES: u64 = 1024 * 1024;
 /// How much is read of a frame behind a payload that was passed over: most records are shorter.
 const AHEAD_BYTES: u64 = 1024;
+/// How much is read at a time by who reads here and there: most frames of deltas are shorter.
+const SCATTERED_BYTES: u64 = 4096;
 /// A payload so long is passed over; shorter ones are read along, for a call costs as much.
 const PASSED_BYTES: u64 = 8192;
 /// The unit in which an unreadable stretch is passed over.
@@ -70,8 +72,14 @@ impl Scan {
     /// Scans the frames between two offsets; `limit` is cut to the file's length.
     pub fn new(file: Arc<dyn File>, path: &Path, salt: u64, base: u64, start: u64, limit: u64) -> Result<Scan> {
         let length = file.len().map_err(|error| Error::os("read", path, error))?;
-        let window = Window { file, path: path.to_owned(), length, start: 0, bytes: Vec::new(), asked: 0 };
+        let window = Window { file, path: path.to_owned(), length, usual: WINDOW_BYTES, start: 0, bytes: Vec::new(), asked: 0 };
         Ok(Scan { window, salt, base, at: start, limit: limit.min(length) })
+    }
+
+    /// The same for who reads frames here and there, and not one behind the other.
+    pub fn scattered(mut self) -> Scan {
+        self.window.usual = SCATTERED_BYTES;
+        self
     }
 
     /// The next frame or bad stretch; `None` at the limit or where nothing but zeros follows.
@@ -136,7 +144,7 @@ impl Scan {
         Ok(padding.len() as u64 == frame.end() - end && padding.iter().all(|&byte| byte == 0) && crc.finalize() == frame.head.payload_check)
     }
 
-    /// A frame's payload, whole. The caller knows it is sound and fits into memory.
+    /// A frame's payload, whole, or what the file has of it. The caller knows that it fits into memory.
     pub fn payload(&mut self, frame: &FrameAt) -> Result<Vec<u8>> {
         Ok(self.window.read(frame.offset + frame.head.payload_start() as u64, frame.head.payload_len as usize)?.to_vec())
     }
@@ -233,6 +241,8 @@ struct Window {
     path: PathBuf,
     /// The file's length: no more than that is ever made room for.
     length: u64,
+    /// How much is read unless more, or less, is asked for.
+    usual: u64,
     start: u64,
     bytes: Vec<u8>,
     /// Where what was last asked for ended.
@@ -247,7 +257,7 @@ impl Window {
         let passed = !self.bytes.is_empty() && offset >= self.asked + PASSED_BYTES;
         self.asked = end;
         if offset < self.start || end > self.start + self.bytes.len() as u64 {
-            self.fill(offset, (length as u64).max(if passed { AHEAD_BYTES } else { WINDOW_BYTES }) as usize)?;
+            self.fill(offset, (length as u64).max(if passed { AHEAD_BYTES } else { self.usual }) as usize)?;
         }
         let from = ((offset - self.start) as usize).min(self.bytes.len());
         let to = (from + length).min(self.bytes.len());

@@ -1,9 +1,10 @@
 //! What compaction keeps of a run of segments, and what it may leave out.
 //!
 //! Pure: records in the log's order, and each thread as it is shown, in; what becomes of each record,
-//! out. A put is kept while it is shown. What records without a state say is kept while it still says
-//! something: a delete while older segments may hold what it deleted, a limit while it is in force, a
-//! floor where no record that is kept says it. DESIGN.md, section 10, has the reasons.
+//! out. A put is kept while it is shown, or a delta needs it. What records without a state say is kept
+//! while it still says something: a delete while what it deleted is kept or older segments may hold it, a
+//! limit while it is in force, a floor where no record that is kept says it. DESIGN.md, section 10, has
+//! the reasons.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,6 +21,8 @@ type Position = u64;
 pub(crate) enum Fate {
     /// It is written to the new segment as it is.
     Kept,
+    /// The same, packed if it is not yet and that saves anything: a keyframe that its thread has left.
+    Packed,
     /// A trim to this floor is written in its stead.
     Floor(u64),
     /// It says nothing any more.
@@ -53,16 +56,16 @@ impl<'a> Sift<'a> {
         Sift { threads, said: HashMap::new(), has_deletes: false }
     }
 
-    /// Meets the thread's next record of the run; answers whether it is shown.
+    /// Meets the thread's next record of the run; answers whether it is needed.
     pub fn meet(&mut self, position: Position, record: &Record<'_>, at: Location) -> bool {
-        let is_shown = self.is_shown(record, at);
+        let is_needed = self.is_needed(record, at);
         let thread = record.thread();
         if !self.said.contains_key(thread) {
             self.said.insert(thread.into(), Said::default());
         }
-        let Some(said) = self.said.get_mut(thread) else { return is_shown };
+        let Some(said) = self.said.get_mut(thread) else { return is_needed };
         let floor = match record {
-            Record::Put(put) => put.floor,
+            Record::Put(put) | Record::Promote(put) => put.floor,
             Record::Trim { floor, .. } => *floor,
             Record::DeleteThread { .. } => {
                 self.has_deletes = true;
@@ -78,13 +81,13 @@ impl<'a> Sift<'a> {
                 return false;
             }
         };
-        if is_shown {
+        if is_needed {
             said.kept_floor = said.kept_floor.max(floor);
         }
         if floor > said.floor.0 {
             said.floor = (floor, position);
         }
-        is_shown
+        is_needed
     }
 
     /// Once all are met: forgets the floors that the thread's newest checkpoint tells too, wherever it
@@ -117,11 +120,14 @@ impl<'a> Sift<'a> {
             Record::DeleteThread { .. } => kept(said.deleted == Some(position) && older(thread)),
             // What the thread was before it ended is told by the delete alone.
             _ if said.deleted.is_some_and(|deleted| position < deleted) || view.is_none() => Fate::LeftOut,
-            Record::DeleteCheckpoint { .. } => kept(older(thread)),
+            Record::DeleteCheckpoint { place, .. } => kept(older(thread) || view.is_some_and(|view| view.hides(*place))),
             Record::Keep { .. } => kept(said.limited == Some(position) && view.is_some_and(|view| view.keep().is_some())),
-            Record::Put(_) if self.is_shown(record, at) => Fate::Kept,
+            Record::Put(put) | Record::Promote(put) if self.is_needed(record, at) => {
+                let is_left = !put.coding.is_delta() && view.is_some_and(|view| view.has_left(put.place));
+                if is_left { Fate::Packed } else { Fate::Kept }
+            }
             Record::Trim { floor, .. } if said.floor == (*floor, position) => Fate::Kept,
-            Record::Put(_) | Record::Trim { .. } => {
+            Record::Put(_) | Record::Promote(_) | Record::Trim { .. } => {
                 if said.floor.1 == position {
                     Fate::Floor(said.floor.0)
                 } else {
@@ -131,8 +137,7 @@ impl<'a> Sift<'a> {
         }
     }
 
-    fn is_shown(&self, record: &Record<'_>, at: Location) -> bool {
-        let Record::Put(put) = record else { return false };
-        self.threads.get(put.thread).and_then(|view| view.at_place(put.place)).is_some_and(|entry| entry.at == at)
+    fn is_needed(&self, record: &Record<'_>, at: Location) -> bool {
+        record.put().is_some_and(|put| self.threads.get(put.thread).is_some_and(|view| view.needs(put.place, at)))
     }
 }

@@ -19,20 +19,56 @@ pub(crate) struct Entry {
     pub id: IdKey,
     /// Its frame.
     pub at: Location,
-    /// Its state's size, in bytes.
-    pub state_len: u32,
+    /// Its state's size, in bytes, and whether it is stored as a delta.
+    pub state_len: StateLen,
 }
 
 const _: () = assert!(size_of::<Entry>() == 48, "the index holds one of these per checkpoint");
+
+impl Entry {
+    /// Whether its state is stored as a difference from the checkpoint before it.
+    pub fn is_delta(&self) -> bool {
+        self.state_len.is_delta()
+    }
+}
+
+/// A state's size, and in the bits that no size needs whether it is stored as a delta.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct StateLen(u32);
+
+impl StateLen {
+    const DELTA: u32 = 0b111 << 29;
+
+    /// So many bytes: at most 3 GiB whole, and 64 MiB as a delta.
+    pub fn new(bytes: u32, is_delta: bool) -> StateLen {
+        StateLen(if is_delta { Self::DELTA | bytes } else { bytes.min(Self::DELTA - 1) })
+    }
+
+    /// The size, in bytes.
+    pub fn bytes(self) -> u32 {
+        if self.is_delta() { self.0 & !Self::DELTA } else { self.0 }
+    }
+
+    /// Whether it is a delta's.
+    pub fn is_delta(self) -> bool {
+        self.0 >= Self::DELTA
+    }
+}
 
 /// How many checkpoints a thread keeps, where it has a limit of its own; `Some(None)` is all.
 pub(crate) type Keep = Option<Option<u64>>;
 
 /// A thread: its checkpoints in order, oldest first, and what it keeps.
+///
+/// A delta's base is the checkpoint that stood directly before it when it was put. One that is shown
+/// no more is *hidden* for as long as the delta needs it: every hidden entry is directly followed, among
+/// what is shown and hidden, by a delta. Of two at one place, the hidden one was there first.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     thread: Arc<str>,
     steps: Steps,
+    /// In the order of their places.
+    hidden: Arc<[Entry]>,
     /// Finds long threads' checkpoints by id; counted from the entry numbered `first` on. Made when
     /// it is first asked for, and shared with the views that come after.
     ids: OnceLock<Arc<IdTable>>,
@@ -46,7 +82,8 @@ pub(crate) struct View {
 impl View {
     /// A thread without checkpoints, as it is before its first put.
     pub fn empty(thread: Arc<str>) -> View {
-        View { thread, steps: Steps::default(), ids: OnceLock::new(), first: 0, floor: 0, keep: None, state_bytes: 0, frame_bytes: 0 }
+        let (steps, hidden, ids) = (Steps::default(), Arc::default(), OnceLock::new());
+        View { thread, steps, hidden, ids, first: 0, floor: 0, keep: None, state_bytes: 0, frame_bytes: 0 }
     }
 
     /// The thread's id.
@@ -74,12 +111,49 @@ impl View {
         (0..self.len()).filter_map(|index| self.entry(index))
     }
 
+    /// What is not shown and still needed, in the order of places.
+    pub fn hidden(&self) -> &[Entry] {
+        &self.hidden
+    }
+
+    /// Whether the frame of a checkpoint at a place is still needed.
+    pub fn needs(&self, place: u64, at: Location) -> bool {
+        let is_it = |entry: &Entry| entry.at == at;
+        self.at_place(place).is_some_and(is_it) || self.hidden_at(place).is_some_and(is_it)
+    }
+
+    /// Whether what stood at a place is hidden there.
+    pub fn hides(&self, place: u64) -> bool {
+        self.hidden_at(place).is_some()
+    }
+
+    /// What the state of a delta put after it is a difference from, given that one's place.
+    pub fn base(&self, place: u64) -> Option<&Entry> {
+        self.hidden_at(place).or_else(|| self.at_place(place))
+    }
+
+    /// The deltas that are shown and need what is hidden, each with that.
+    pub fn stranded(&self) -> impl Iterator<Item = (&Entry, &[Entry])> {
+        let next = |hidden: &Entry| self.entry(self.below(hidden.place + 1));
+        let needs_it = move |one: &Entry, other: &Entry| next(one).is_none_or(|shown| other.place <= shown.place);
+        self.hidden.chunk_by(needs_it).filter_map(move |needed| Some((next(needed.last()?)?, needed)))
+    }
+
+    /// Whether a keyframe stands above a place: then what stands there is seldom asked for.
+    pub fn has_left(&self, place: u64) -> bool {
+        self.entries().rev().find(|entry| !entry.is_delta()).is_some_and(|keyframe| keyframe.place > place)
+    }
+
+    fn hidden_at(&self, place: u64) -> Option<&Entry> {
+        self.hidden.binary_search_by_key(&place, |entry| entry.place).ok().map(|found| &self.hidden[found])
+    }
+
     /// The sum of the states' sizes.
     pub fn state_bytes(&self) -> u64 {
         self.state_bytes
     }
 
-    /// The sum of the frames' lengths.
+    /// The sum of the frames' lengths, hidden ones among them.
     pub fn frame_bytes(&self) -> u64 {
         self.frame_bytes
     }
@@ -136,36 +210,56 @@ impl View {
         if entry.place < next.floor {
             return next.trimmed();
         }
-        next.count(&entry, true);
-        if self.head().is_none_or(|head| head.place < entry.place) {
-            let dropped = self.below(next.floor);
-            for index in 0..dropped {
-                next.discount(self.entry(index));
-            }
-            next.first = next.first.wrapping_add(dropped as u32);
-            next.steps = self.steps.after(dropped, entry);
-            next.index_last();
-            return next;
+        if self.head().is_some_and(|head| head.place >= entry.place) {
+            let replaced = next.set(entry);
+            next.hide(replaced.iter());
+            return next.trimmed();
         }
-        let index = self.below(entry.place);
-        match self.entry(index).filter(|there| there.place == entry.place) {
-            Some(there) => {
-                next.discount(Some(there));
-                let same_id = there.id == entry.id;
-                next.steps = self.steps.replaced(index, entry);
-                if !same_id {
-                    next.index_anew();
-                }
-            }
-            // Only where damage took the put that this one replaces.
-            None => {
-                let (before, after) = (0..index, index..self.len());
-                let entries = before.filter_map(|at| self.entry(at)).chain([&entry]).chain(after.filter_map(|at| self.entry(at)));
-                next.steps = entries.cloned().collect();
-                next.index_anew();
-            }
+        next.count(&entry, true);
+        let dropped = self.below(next.floor);
+        for index in 0..dropped {
+            next.discount(self.entry(index));
+        }
+        next.first = next.first.wrapping_add(dropped as u32);
+        next.steps = self.steps.after(dropped, entry);
+        next.index_last();
+        if dropped > 0 {
+            let needed = next.needed_of(self, dropped);
+            next.hide(needed);
+        }
+        next
+    }
+
+    /// After the checkpoint at a place was written anew, whole: what is stored as a difference from it
+    /// needs that, and nothing of what it was.
+    pub fn promoted(&self, entry: Entry, floor: u64) -> View {
+        let mut next = self.clone();
+        next.floor = next.floor.max(floor);
+        if entry.place >= next.floor {
+            next.set(entry);
+            next.hide([].iter());
         }
         next.trimmed()
+    }
+
+    /// Sets the entry at its place; answers the one that stood there.
+    fn set(&mut self, entry: Entry) -> Option<Entry> {
+        self.count(&entry, true);
+        let index = self.below(entry.place);
+        let there = self.entry(index).filter(|there| there.place == entry.place).cloned();
+        let same_id = there.as_ref().is_some_and(|there| there.id == entry.id);
+        if there.is_some() {
+            self.discount(there.as_ref());
+            self.steps = self.steps.replaced(index, entry);
+        } else {
+            // Only where damage took the put that this one replaces, or compaction the one it promotes.
+            let entries = self.entries().take(index).chain([&entry]).chain(self.entries().skip(index));
+            self.steps = entries.cloned().collect();
+        }
+        if !same_id {
+            self.index_anew();
+        }
+        there
     }
 
     /// After `count` puts at ascending places above all that it has: what one put after the other would
@@ -176,7 +270,7 @@ impl View {
         next.steps = self.steps.extended(count, entry);
         for index in self.len()..next.len() {
             if let Some(Entry { at, state_len, .. }) = next.steps.get(index) {
-                next.state_bytes += u64::from(*state_len);
+                next.state_bytes += u64::from(state_len.bytes());
                 next.frame_bytes += at.length();
             }
         }
@@ -196,6 +290,7 @@ impl View {
             next.steps = self.entries().filter(|entry| entry.place != place).cloned().collect();
             next.index_anew();
         }
+        next.hide([gone].into_iter());
         next
     }
 
@@ -210,9 +305,10 @@ impl View {
         let (gone, kept): (Vec<&Entry>, Vec<&Entry>) = self.entries().partition(|entry| sorted.binary_search(&entry.place).is_ok());
         let mut next = self.clone();
         if !gone.is_empty() {
-            gone.into_iter().for_each(|entry| next.discount(Some(entry)));
+            gone.iter().for_each(|entry| next.discount(Some(entry)));
             next.steps = kept.into_iter().cloned().collect();
             next.index_anew();
+            next.hide(gone.into_iter());
         }
         next
     }
@@ -231,17 +327,20 @@ impl View {
 
     /// After a run of its frames was written anew elsewhere.
     pub fn moved(&self, shift: &Shift) -> View {
-        let moved = self.entries().map(|entry| Entry { at: shift.of(entry.at), ..entry.clone() });
-        View { steps: moved.collect(), ..self.clone() }
+        let moved = |entry: &Entry| Entry { at: shift.of(entry.at), ..entry.clone() };
+        View { steps: self.entries().map(moved).collect(), hidden: self.hidden.iter().map(moved).collect(), ..self.clone() }
     }
 
     /// After compaction wrote some of its frames anew; `None` if one of them is nowhere.
     pub fn relocated(&self, moves: &Moves) -> Option<View> {
-        let of = moves.of(&self.thread);
+        let thread = moves.of(&self.thread);
         // Trimmed entries at the front of a chunk may lead nowhere; nobody asks for them.
         let floor = self.entry(0).map_or(u64::MAX, |oldest| oldest.place);
-        let steps = self.steps.exchanged(|entry| if entry.place < floor { Some(None) } else { of(entry) })?;
-        Some(View { steps, ..self.clone() })
+        let steps = self.steps.exchanged(|entry| if entry.place < floor { Some(None) } else { thread.newest(entry) })?;
+        let hidden = self.hidden.iter().map(|entry| Some(thread.only(entry)?.unwrap_or_else(|| entry.clone())));
+        let mut next = View { steps, hidden: hidden.collect::<Option<_>>()?, ..self.clone() };
+        next.frame_bytes = next.entries().chain(&*next.hidden).map(|entry| entry.at.length()).sum();
+        Some(next)
     }
 
     /// The checkpoint at a place.
@@ -267,19 +366,63 @@ impl View {
     fn trimmed(mut self) -> View {
         let dropped = self.below(self.floor);
         if dropped > 0 {
+            let before = self.clone();
             for index in 0..dropped {
-                let gone = self.entry(index).cloned();
-                self.discount(gone.as_ref());
+                self.discount(before.entry(index));
             }
             self.first = self.first.wrapping_add(dropped as u32);
             self.steps = self.steps.without_first(dropped);
+            let needed = self.needed_of(&before, dropped);
+            self.hide(needed);
         }
         self
     }
 
+    /// Of the first `dropped` checkpoints of what this thread was those that the oldest it has now needs.
+    fn needed_of<'a>(&self, before: &'a View, dropped: usize) -> impl DoubleEndedIterator<Item = &'a Entry> + use<'a> {
+        // What is hidden may need any of them.
+        let goes_on = |entry: Option<&Entry>| !before.hidden.is_empty() || entry.is_some_and(Entry::is_delta);
+        let (mut from, mut oldest) = (dropped, self.entry(0));
+        while goes_on(oldest) && from > 0 {
+            from -= 1;
+            oldest = before.entry(from);
+        }
+        (from..dropped).filter_map(|index| before.entry(index))
+    }
+
+    /// Hides those of `gone` (in order, shown no more) that a delta needs, and lets go of what none needs
+    /// any more.
+    fn hide<'a>(&mut self, gone: impl DoubleEndedIterator<Item = &'a Entry>) {
+        let mut gone = gone.rev().peekable();
+        if self.hidden.is_empty() && gone.peek().is_none() {
+            return;
+        }
+        let hidden = self.hidden.clone();
+        let mut hidden = hidden.iter().rev().peekable();
+        let mut kept: Vec<Entry> = Vec::new();
+        loop {
+            let (next_hidden, next_gone) = (hidden.peek().map(|entry| entry.place), gone.peek().map(|entry| entry.place));
+            if next_gone.is_some() && next_gone == next_hidden {
+                // What depends on this place was put before what is gone of it.
+                gone.next();
+            }
+            let entry = if next_gone > next_hidden { gone.next() } else { hidden.next() };
+            let Some(entry) = entry else { break };
+            let shown = self.entry(self.below(entry.place + 1));
+            let next = kept.last().filter(|hidden| shown.is_none_or(|shown| hidden.place <= shown.place)).or(shown);
+            if next.is_some_and(Entry::is_delta) {
+                kept.push(entry.clone());
+            }
+        }
+        kept.reverse();
+        let bytes = |entries: &[Entry]| entries.iter().map(|entry| entry.at.length()).sum::<u64>();
+        self.frame_bytes = self.frame_bytes - bytes(&self.hidden) + bytes(&kept);
+        self.hidden = kept.into();
+    }
+
     fn count(&mut self, entry: &Entry, added: bool) {
         let sign = |total: &mut u64, bytes: u64| *total = if added { *total + bytes } else { total.saturating_sub(bytes) };
-        sign(&mut self.state_bytes, u64::from(entry.state_len));
+        sign(&mut self.state_bytes, u64::from(entry.state_len.bytes()));
         sign(&mut self.frame_bytes, entry.at.length());
     }
 
@@ -314,6 +457,7 @@ impl PartialEq for View {
                 == (other.floor, other.keep, other.state_bytes, other.frame_bytes)
             && self.len() == other.len()
             && self.entries().eq(other.entries())
+            && self.hidden == other.hidden
     }
 }
 
@@ -323,56 +467,121 @@ mod tests {
     use proptest::prelude::*;
 
     fn entry(place: u64) -> Entry {
-        Entry { place, id: IdKey::Uuid([0, place]), at: Location { segment: 1, offset8: place as u32, length8: 2 }, state_len: 3 }
+        numbered(place, place as u32, false)
     }
 
-    /// The same thread as a plain list.
+    fn numbered(place: u64, offset8: u32, is_delta: bool) -> Entry {
+        let at = Location { segment: 1, offset8, length8: 2 };
+        Entry { place, id: IdKey::Uuid([0, place]), at, state_len: StateLen::new(3, is_delta) }
+    }
+
+    /// The same thread as a plain list, with what each delta needs by name: by the offset of its frame.
     #[derive(Default)]
-    struct Model(Vec<Entry>, u64);
+    struct Model {
+        shown: Vec<Entry>,
+        all: Vec<(Entry, Option<u32>)>,
+        floor: u64,
+    }
 
     impl Model {
         fn trim(&mut self, floor: u64) {
-            self.1 = self.1.max(floor);
-            self.0.retain(|entry| entry.place >= self.1);
+            self.floor = self.floor.max(floor);
+            self.shown.retain(|entry| entry.place >= self.floor);
+        }
+
+        fn put(&mut self, entry: Entry) {
+            let base = self.shown.last().map(|head| head.at.offset8).filter(|_| entry.is_delta());
+            self.all.push((entry.clone(), base));
+            self.shown.push(entry);
+        }
+
+        fn put_again(&mut self, entry: Entry) {
+            self.all.push((entry.clone(), None));
+            self.shown.iter_mut().filter(|there| there.place == entry.place).for_each(|there| *there = entry.clone());
+        }
+
+        fn promote(&mut self, old: &Entry, entry: Entry) {
+            self.put_again(entry.clone());
+            let needs_it = self.all.iter_mut().filter(|(_, base)| *base == Some(old.at.offset8));
+            needs_it.for_each(|(_, base)| *base = Some(entry.at.offset8));
+        }
+
+        fn hidden(&self) -> Vec<Entry> {
+            let mut hidden = Vec::new();
+            for shown in &self.shown {
+                let mut at = shown.at.offset8;
+                while let Some((_, Some(base))) = self.all.iter().find(|(entry, _)| entry.at.offset8 == at) {
+                    at = *base;
+                    hidden.extend(self.all.iter().map(|(entry, _)| entry).find(|entry| entry.at.offset8 == at).cloned());
+                }
+            }
+            hidden.retain(|entry| !self.shown.contains(entry));
+            hidden.sort_by_key(|entry| entry.place);
+            hidden.dedup();
+            hidden
+        }
+
+        /// The deltas that need what is hidden.
+        fn stranded(&self) -> Vec<Entry> {
+            let is_shown = |offset8| self.shown.iter().any(|entry| entry.at.offset8 == offset8);
+            let stranded = self.all.iter().filter(|(entry, base)| is_shown(entry.at.offset8) && base.is_some_and(|base| !is_shown(base)));
+            let mut stranded: Vec<Entry> = stranded.map(|(entry, _)| entry.clone()).collect();
+            stranded.sort_by_key(|entry| entry.place);
+            stranded
         }
     }
 
     proptest! {
         #[test]
-        fn a_view_is_what_a_plain_list_would_be(steps in prop::collection::vec((0..10u8, any::<prop::sample::Index>()), 1..400), keep in prop_oneof![Just(None), (1..200u64).prop_map(Some)]) {
+        fn a_view_is_what_a_plain_list_would_be(steps in prop::collection::vec((0..14u8, any::<prop::sample::Index>()), 1..400), keep in prop_oneof![Just(None), (1..200u64).prop_map(Some)]) {
             let (mut view, mut model) = (View::empty("t".into()), Model::default());
             for (number, (what, pick)) in steps.iter().enumerate() {
                 let place = number as u64 + 1;
-                let old = (!model.0.is_empty()).then(|| model.0[pick.index(model.0.len())].clone());
+                let old = (!model.shown.is_empty()).then(|| model.shown[pick.index(model.shown.len())].clone());
                 match (what, old) {
                     (0, Some(old)) => {
                         view = view.without(old.place);
-                        model.0.retain(|entry| entry.place != old.place);
+                        model.shown.retain(|entry| entry.place != old.place);
                     }
                     (1, Some(old)) => {
-                        let again = Entry { state_len: 9, ..old };
+                        let again = Entry { state_len: StateLen::new(9, false), ..numbered(old.place, place as u32, false) };
                         view = view.put(again.clone(), 0);
-                        model.0.iter_mut().filter(|entry| entry.place == again.place).for_each(|entry| *entry = again.clone());
+                        model.put_again(again);
                     }
                     (2, Some(old)) => {
                         view = view.above(old.place);
                         model.trim(old.place);
                     }
-                    _ => {
+                    (3, Some(old)) if old.is_delta() => {
+                        let whole = numbered(old.place, place as u32, false);
+                        view = view.promoted(whole.clone(), 0);
+                        model.promote(&old, whole);
+                    }
+                    (4, Some(old)) => {
+                        let places: Vec<u64> = model.shown.iter().map(|entry| entry.place).filter(|place| place % 3 == old.place % 3).collect();
+                        view = view.without_all(&places);
+                        model.shown.retain(|entry| !places.contains(&entry.place));
+                    }
+                    (what, old) => {
                         let floor = view.floor_keeping(keep, Some(place));
-                        view = view.put(entry(place), floor);
-                        model.0.push(entry(place));
-                        let dropped = keep.map_or(0, |keep| model.0.len().saturating_sub(keep as usize));
-                        model.0.drain(..dropped);
+                        let entry = numbered(place, place as u32, old.is_some() && *what > 6);
+                        view = view.put(entry.clone(), floor);
+                        model.put(entry);
+                        model.trim(floor);
                     }
                 }
-                prop_assert!(view.entries().eq(model.0.iter()));
-                for (index, entry) in model.0.iter().enumerate() {
+                prop_assert!(view.entries().eq(model.shown.iter()));
+                for (index, entry) in model.shown.iter().enumerate() {
                     prop_assert_eq!(view.find(&entry.id), Some(index));
                 }
                 prop_assert_eq!(view.find(&entry(0).id), None);
-                prop_assert_eq!(view.state_bytes(), model.0.iter().map(|entry| u64::from(entry.state_len)).sum::<u64>());
-                prop_assert_eq!(view.frame_bytes(), 16 * model.0.len() as u64);
+                let hidden = model.hidden();
+                prop_assert_eq!(view.hidden(), &hidden[..]);
+                prop_assert_eq!(view.stranded().map(|(entry, _)| entry.clone()).collect::<Vec<_>>(), model.stranded());
+                prop_assert_eq!(view.stranded().map(|(_, needed)| needed.len()).sum::<usize>(), hidden.len());
+                let state_bytes = model.shown.iter().map(|entry| u64::from(entry.state_len.bytes())).sum::<u64>();
+                prop_assert_eq!(view.state_bytes(), state_bytes);
+                prop_assert_eq!(view.frame_bytes(), 16 * (model.shown.len() + hidden.len()) as u64);
             }
         }
     }
@@ -380,6 +589,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_run_of_puts_is_one_put_after_the_other(before in 0..100u64, run in 1..200u64, keep in prop_oneof![Just(None), (1..150u64).prop_map(Some)]) {
+            let entry = |place: u64| numbered(place, place as u32, place > 1 && place * 7 % 10 < 8);
             let start = (1..=before).fold(View::empty("t".into()), |view, place| view.put(entry(place), view.floor_keeping(keep, Some(place))));
             let (mut one_by_one, mut floor) = (start.clone(), 0);
             for place in before + 1..=before + run {
@@ -395,6 +605,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_run_of_deletes_is_one_delete_after_the_other(length in 0..200u64, places in prop::collection::vec(0..220u64, 0..200)) {
+            let entry = |place: u64| numbered(place, place as u32, place > 1 && place * 7 % 10 < 8);
             let start = (1..=length).fold(View::empty("t".into()), |view, place| view.put(entry(place), 0));
             let one_by_one = places.iter().fold(start.clone(), |view, &place| view.without(place));
             let at_once = start.without_all(&places);

@@ -5,17 +5,18 @@
 //! like any other. Waiting is for the page's news. A put is told by what the index says of it at that
 //! moment, and where the index has trimmed it, by the deletes further on in the log.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Shared;
+use super::ids::{self, IdKey};
 use super::read;
 use super::segments::SegmentSet;
 use crate::checkpoint::{CheckpointInfo, check_thread};
 use crate::error::Result;
 use crate::format::manifest::Manifest;
-use crate::format::record::{Put, Record};
+use crate::format::record::{Coding, Followed, Put, Record};
 
 /// How long an idle watch sleeps before it looks by itself.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
@@ -49,6 +50,9 @@ pub struct Watch {
     thread: Option<Arc<str>>,
     cursor: Cursor,
     ahead: Ahead,
+    overtaken: Overtaken,
+    /// The last put of each thread that was passed while the watch lags.
+    passed: HashMap<Box<str>, (u64, IdKey)>,
     failed: bool,
 }
 
@@ -57,8 +61,19 @@ impl Watch {
         thread.map_or(Ok(()), check_thread)?;
         shared.at_home()?;
         shared.refresh()?;
-        let cursor = Cursor::at_end(shared);
-        Ok(Watch { shared: shared.clone(), thread: thread.map(Arc::from), cursor, ahead: Ahead::default(), failed: false })
+        let shared = shared.clone();
+        // Before the place: what is compacted in between is looked at.
+        let overtaken = Overtaken { compactions: Moment::now(&shared).manifest.compactions, ..Overtaken::default() };
+        let cursor = Cursor::at_end(&shared);
+        Ok(Watch {
+            shared,
+            thread: thread.map(Arc::from),
+            cursor,
+            ahead: Ahead::default(),
+            overtaken,
+            passed: HashMap::new(),
+            failed: false,
+        })
     }
 
     /// The next new checkpoint, as soon as there is one; `None` after `timeout`.
@@ -89,30 +104,79 @@ impl Watch {
 
     /// The next put that is visible by now and wanted.
     fn step(&mut self) -> Result<Option<CheckpointInfo>> {
-        let Watch { shared, thread, cursor, ahead, .. } = self;
+        let shared = self.shared.clone();
         shared.at_home()?;
         shared.refresh()?;
-        if shared.index.published() <= cursor.at {
+        if shared.index.published() <= self.cursor.at && self.overtaken.held.is_none() && self.overtaken.promoted.is_empty() {
             return Ok(None);
         }
+        let moment = Moment::now(&shared);
+        self.overtaken.look(&moment, self.cursor)?;
+        loop {
+            let found = match self.overtaken.held.take() {
+                Some(held) => Some(held),
+                None => self.find(&shared, &moment)?,
+            };
+            if found.is_none() {
+                // All is passed: what comes follows what is shown by now.
+                self.passed.clear();
+            }
+            match self.overtaken.first(found) {
+                First::Found(found) => return Ok(found),
+                First::Promoted(place, thread) if self.wants(&thread) => {
+                    if let Some(info) = current(&shared, &thread, place)? {
+                        return Ok(Some(info));
+                    }
+                }
+                First::Promoted(..) => {}
+            }
+        }
+    }
+
+    /// The next put in the log that is wanted.
+    fn find(&mut self, shared: &Shared, moment: &Moment) -> Result<Option<Found>> {
+        let Watch { thread, cursor, ahead, overtaken, passed, .. } = self;
         let begun = *cursor;
         ahead.forget_before(begun);
-        cursor.find(&Moment::now(shared), |seq, record| {
+        cursor.find(moment, |seq, record| {
             let Record::Put(put) = record else { return Ok(None) };
-            if thread.as_ref().is_some_and(|thread| **thread != *put.thread) {
+            overtaken.promoted.remove(&put.place);
+            if thread.as_ref().is_some_and(|wanted| **wanted != *put.thread) {
                 return Ok(None);
             }
+            let before = passed.insert(put.thread.into(), (put.place, IdKey::of_record(&put.id)));
             let Some(view) = shared.index.get(put.thread) else { return Ok(None) };
             // A trimmed one's place does not tell whether it was deleted before.
             if view.was_deleted(put.place) || view.was_trimmed(put.place) && ahead.deletes(shared, begun, seq, put)? {
                 return Ok(None);
             }
-            read::describe(put, view.thread()).map(Some)
+            let mut info = read::describe(put, &view)?;
+            if let (None, Followed::Base, Coding::Delta(difference)) = (&info.parent, &put.parent, put.coding) {
+                // Its base was trimmed since; or it was promoted, and what it followed stands in that record.
+                let base = before.filter(|(place, _)| *place == difference.base);
+                info.parent = match base {
+                    Some((_, id)) => Some(ids::public(&id.to_record())?),
+                    None => current(shared, put.thread, put.place)?.and_then(|current| current.parent),
+                };
+            }
+            Ok(Some((seq, info)))
         })
+    }
+
+    fn wants(&self, thread: &str) -> bool {
+        self.thread.as_ref().is_none_or(|wanted| **wanted == *thread)
     }
 }
 
+/// What is shown at a place by now, if anything is.
+fn current(shared: &Shared, thread: &str, place: u64) -> Result<Option<CheckpointInfo>> {
+    let (view, segments) = shared.at_one_moment(|| Ok(shared.index.get(thread)))?;
+    let shown = view.as_ref().and_then(|view| Some((view, view.at_place(place)?)));
+    shown.map(|(view, entry)| read::info(&segments, view, entry)).transpose()
+}
+
 /// What there is to be read at one moment.
+#[derive(Clone)]
 struct Moment {
     visible: u64,
     manifest: Arc<Manifest>,
@@ -195,6 +259,59 @@ impl Cursor {
 /// The listed segment in which a position stands, or behind which it would.
 fn covering(manifest: &Manifest, position: u64) -> usize {
     manifest.segments.partition_point(|listed| listed.base <= position).saturating_sub(1)
+}
+
+/// What compaction has overtaken of a watch: a delta that the watch has not come to may be gone, and its
+/// checkpoint stand further on, promoted. It is told where the delta was.
+#[derive(Default)]
+struct Overtaken {
+    /// The compactions that are known.
+    compactions: u64,
+    /// The checkpoints that are promoted ahead and were not passed as deltas, with their threads.
+    promoted: BTreeMap<u64, Box<str>>,
+    /// What was found and comes behind one of them.
+    held: Option<Found>,
+}
+
+/// A put, by its record's number.
+type Found = (u64, CheckpointInfo);
+
+impl Overtaken {
+    /// Looks ahead, if anything was compacted since the last look.
+    fn look(&mut self, moment: &Moment, cursor: Cursor) -> Result<()> {
+        if moment.manifest.compactions == self.compactions {
+            return Ok(());
+        }
+        let (mut ahead, promoted) = (cursor, &mut self.promoted);
+        // What compaction knew is visible, whether this process has shown it by then or not.
+        let known = Moment { visible: moment.visible.max(moment.manifest.compacted_at), ..moment.clone() };
+        ahead.find(&known, |_, record| {
+            if let Record::Promote(put) = record
+                && put.place > cursor.last_seq
+            {
+                promoted.insert(put.place, put.thread.into());
+            }
+            Ok(None::<()>)
+        })?;
+        self.compactions = moment.manifest.compactions;
+        Ok(())
+    }
+
+    /// Of what was found and what is promoted ahead what comes first; the other is kept.
+    fn first(&mut self, found: Option<Found>) -> First {
+        match self.promoted.first_key_value() {
+            Some((place, _)) if found.as_ref().is_none_or(|(seq, _)| place < seq) => {
+                self.held = found;
+                self.promoted.pop_first().map_or(First::Found(None), |(place, thread)| First::Promoted(place, thread))
+            }
+            _ => First::Found(found.map(|(_, info)| info)),
+        }
+    }
+}
+
+enum First {
+    Found(Option<CheckpointInfo>),
+    Promoted(u64, Box<str>),
 }
 
 /// The deletes between a watch and the visible end, read only when it lags behind a trim.

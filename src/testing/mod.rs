@@ -3,3 +3,5 @@
 pub mod conformance;
 #[doc(hidden)]
 pub mod fuzzing;
+#[doc(hidden)]
+pub mod states;

@@ -4,6 +4,7 @@
 //! claims ever makes the store allocate more than a small multiple of what is there.
 
 mod allocations;
+mod chains;
 mod flips;
 mod lengths;
 mod misplaced;

@@ -7,6 +7,7 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use taffrail::testing::states::noise;
 use taffrail::{Checkpointer, Durability, HistoryQuery, PutOptions, Store, TypeTag};
 
 const DIR: &str = "TAFFRAIL_TEST_KILL_DIR";
@@ -15,11 +16,12 @@ const PUTS: &str = "TAFFRAIL_TEST_KILL_PUTS";
 const WORKERS: usize = 3;
 const SEGMENT_BYTES: u64 = 64 * 1024;
 
-/// A state that tells its worker and number, and whose length follows from them.
+/// A state that tells its worker and number, and whose length follows from them. Six in a row are alike, so
+/// that most are deltas.
 pub fn state(worker: usize, number: u64) -> Vec<u8> {
     let length = if number % 23 == 22 { 18_000 } else { 20 + (number * 37 % 400) as usize };
     let mut bytes = format!("{worker} {number} ").into_bytes();
-    bytes.resize(length, worker as u8 ^ number as u8);
+    bytes.extend(noise(((worker as u64) << 32) | (number / 6), length.saturating_sub(bytes.len())));
     bytes
 }
 

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use taffrail::prelude::*;
+use taffrail::testing::states::noise;
 use taffrail::{ErrorKind, Store};
 
 use crate::child::{Child, say};
@@ -108,7 +109,7 @@ fn a_directory_that_is_renamed_under_a_handle_loses_nothing() {
     let scratch = Scratch::new();
     let (dir, renamed) = (scratch.path("store"), scratch.path("renamed"));
     let store = Store::options().max_history(None).segment_bytes(64 * 1024).open(&dir).unwrap();
-    let state = |number: u32| (number, "x".repeat(3_000));
+    let state = |number: u32| (number, noise(u64::from(number), 1000));
     store.put("t", &state(0)).unwrap();
     fs::rename(&dir, &renamed).unwrap();
     let other = open(&renamed);
@@ -123,7 +124,7 @@ fn a_directory_that_is_renamed_under_a_handle_loses_nothing() {
     }
     assert!(!dir.exists(), "the old name was made again");
     drop((store, other));
-    let mut found: Vec<u32> = open(&renamed).history::<(u32, String)>("t", None).unwrap().into_iter().map(|read| read.state.0).collect();
+    let mut found: Vec<u32> = open(&renamed).history::<(u32, Vec<u8>)>("t", None).unwrap().into_iter().map(|read| read.state.0).collect();
     found.reverse();
     assert_eq!(found, acknowledged);
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use taffrail::testing::states::noise;
 use taffrail::{Checkpointer, HistoryQuery, PutOptions, Store, TypeTag};
 
 use crate::child::{Child, PATIENCE, in_micros, instant_of, next_order, say, wait_until};
@@ -16,6 +17,11 @@ const READERS: usize = 4;
 const PUTS: usize = 40;
 const STATE_BYTES: usize = 20_000;
 
+/// The state of a step, which tells its number; of two in a row the second is a delta.
+fn state(number: usize) -> Vec<u8> {
+    [&[number as u8], &noise(number as u64 / 2, STATE_BYTES)[..]].concat()
+}
+
 fn handle(dir: &str) -> Handle {
     Handle::new(dir, Store::options().max_history(None).segment_bytes(1 << 20).busy_timeout(PATIENCE))
 }
@@ -28,7 +34,7 @@ pub fn writer(arguments: &[&str]) {
     wait_until(instant_of(&next_order().unwrap()));
     for thread in [name, "all"] {
         for number in 0..PUTS {
-            let state = vec![number as u8; STATE_BYTES];
+            let state = state(number);
             handle.with(|store| store.put_bytes(thread, TypeTag::BYTES, &state, PutOptions::default()).unwrap());
         }
     }
@@ -47,7 +53,8 @@ pub fn reader(arguments: &[&str]) {
         for info in infos {
             let newest = HistoryQuery { limit: Some(3), ..HistoryQuery::default() };
             let read: Vec<_> = handle.with(|store| store.history_bytes(&info.thread, &newest).unwrap().map(Result::unwrap).collect());
-            assert!(read.iter().all(|read| read.state.len() == STATE_BYTES && read.state.iter().all(|byte| *byte == read.state[0])));
+            let whole = |read: &[u8]| *read == *state(usize::from(read[0]));
+            assert!(read.iter().all(|read| whole(&read.state)));
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -87,11 +87,12 @@ pub fn stats(place: &str, args: &Listing) -> Result<()> {
         for (name, number) in numbers {
             write!(out, "\"{name}\":{number},")?;
         }
-        writeln!(out, "\"max_history\":{}}}", keep("null"))?;
+        writeln!(out, "\"mean_chain\":{:.3},\"max_history\":{}}}", stats.mean_chain, keep("null"))?;
     } else {
         for (name, number) in numbers {
             writeln!(out, "{name:<14} {number}")?;
         }
+        writeln!(out, "{:<14} {:.3}", "mean_chain", stats.mean_chain)?;
         writeln!(out, "{:<14} {}", "max_history", keep("all"))?;
         if stats.logical_bytes > 0 {
             writeln!(out, "{:<14} {:.3} (stored / logical)", "ratio", stats.stored_bytes as f64 / stats.logical_bytes as f64)?;

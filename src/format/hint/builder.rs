@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{CHECK_AT, GROUP_BYTES, HEADING_BYTES, Heading, Hint, ITEM_BYTES, MAGIC};
-use super::{KIND_DELETE_CHECKPOINT, KIND_DELETE_THREAD, KIND_KEEP, KIND_PUT, KIND_TRIM};
+use super::{KIND_DELETE_CHECKPOINT, KIND_DELETE_THREAD, KIND_KEEP, KIND_PROMOTE, KIND_PUT, KIND_TRIM};
 use crate::format::record::{Id, Record};
 use crate::format::{VERSION, check_around};
 
@@ -63,7 +63,8 @@ impl Builder {
         let own = self.group(record.thread());
         let mut item = [0; ITEM_BYTES];
         let (kind, place, floor) = match record {
-            Record::Put(put) => {
+            Record::Put(put) | Record::Promote(put) => {
+                item[2] = u8::from(put.coding.is_delta());
                 item[4..8].copy_from_slice(&put.state_len.to_le_bytes());
                 match put.id {
                     Id::Uuid(bytes) => item[32..].copy_from_slice(&bytes),
@@ -73,7 +74,7 @@ impl Builder {
                         own.texts.extend_from_slice(text.as_bytes());
                     }
                 }
-                (KIND_PUT, put.place, put.floor)
+                (if let Record::Promote(_) = record { KIND_PROMOTE } else { KIND_PUT }, put.place, put.floor)
             }
             Record::DeleteThread { .. } => (KIND_DELETE_THREAD, 0, 0),
             Record::DeleteCheckpoint { place, .. } => (KIND_DELETE_CHECKPOINT, *place, 0),

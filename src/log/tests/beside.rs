@@ -10,8 +10,10 @@ use crate::checkpointer::Checkpointer;
 use crate::error::{ErrorKind, Result};
 use crate::fs::os::Os;
 use crate::log::Store;
+use crate::log::encode::Form;
 use crate::log::index::Index;
-use crate::log::plan::{Plan, Prepared, Terms};
+use crate::log::plan::{Plan, Prepared, Terms, names};
+use crate::options::Compression;
 
 fn put(store: &Store, length: usize) -> Result<()> {
     store.put_bytes("t", TypeTag::BYTES, &vec![7; length], PutOptions::default()).map(drop)
@@ -54,7 +56,8 @@ fn an_empty_state_is_no_mark() {
     let (index, terms) = (Index::default(), Terms { segment: 1, start: 72, next_seq: 1, keep: None, is_whole: true });
     let mut batch = Batch::new();
     batch.put("t", TypeTag::BYTES, b"", PutOptions::default());
-    let prepared = Prepared::new(&batch, &Os).unwrap();
+    let names = names(&batch, &Os).unwrap();
+    let prepared = Prepared::new(&batch, &names, vec![Form::whole(b"", 0, Compression::Never)]);
     let mut plan = Plan::new(&index, Arc::default(), terms);
     plan.batch(&prepared).unwrap();
     assert!(!plan.without_payload());
@@ -69,7 +72,8 @@ fn a_conflict_is_answered_when_the_step_it_rests_on_is_kept() {
         // A step of a worker that is between its turn and its sync.
         let mut batch = Batch::new();
         batch.put(thread, TypeTag::BYTES, b"x", PutOptions::default());
-        let prepared = Prepared::new(&batch, &Os).unwrap();
+        let names = names(&batch, &Os).unwrap();
+        let prepared = Prepared::new(&batch, &names, shared.forms(&batch, true));
         let mut turn = shared.turn().unwrap();
         let mut plan = Plan::new(&shared.index, shared.segments.load_full(), turn.terms(shared));
         plan.batch(&prepared).unwrap();

@@ -10,6 +10,7 @@ use crate::checkpoint::TypeTag;
 use crate::checkpointer::Checkpointer;
 use crate::log::Store;
 use crate::query::HistoryQuery;
+use crate::testing::states::noise;
 
 #[test]
 fn a_small_threads_read_does_not_grow_with_a_big_one() {
@@ -18,7 +19,10 @@ fn a_small_threads_read_does_not_grow_with_a_big_one() {
     let mut options = Store::options().auto_compaction(false).mmap(false).max_history(None).durability(Durability::Buffered);
     options.fs = Arc::new(layer.clone());
     let store = options.open(scratch.dir()).unwrap();
-    let put = |thread: &str, length: usize| drop(store.put_bytes(thread, TypeTag::BYTES, &vec![7; length], PutOptions::default()).unwrap());
+    let put = |thread: &str, length: usize| {
+        let state = noise(store.shared.tail.next_seq(), length);
+        drop(store.put_bytes(thread, TypeTag::BYTES, &state, PutOptions::default()).unwrap())
+    };
     let bytes_of = |read: &dyn Fn()| {
         let before = layer.bytes_read.load(SeqCst);
         read();

@@ -16,6 +16,7 @@ use crate::error::{ErrorKind, Result};
 use crate::log::Store;
 use crate::options::Options;
 use crate::query::{HistoryQuery, VacuumQuery};
+use crate::testing::states::noise;
 
 pub(super) type Contents = BTreeMap<String, Vec<Vec<u8>>>;
 
@@ -27,9 +28,12 @@ pub(super) fn contents(store: &Store) -> Contents {
     store.threads().unwrap().into_iter().map(|thread| (thread.clone(), states(&thread))).collect()
 }
 
-pub(super) fn put(place: &dyn Checkpointer, thread: &str, length: usize, durability: Durability) -> Result<()> {
-    let state = vec![thread.len() as u8 + 1; length];
-    place.put_bytes(thread, TypeTag::BYTES, &state, PutOptions::default().durability(durability)).map(drop)
+/// Puts a state of that length: a small one is like those before it, and mostly a delta; one that is to
+/// fill a segment has nothing in common with any. The same for all stores with the same history of the thread.
+pub(super) fn put(store: &Store, thread: &str, length: usize, durability: Durability) -> Result<()> {
+    let head = store.shared.index.appended(thread).and_then(|view| view.head().map(|head| head.place));
+    let state = if length < 1000 { vec![thread.len() as u8 + 1; length] } else { noise(head.unwrap_or(0), length) };
+    store.put_bytes(thread, TypeTag::BYTES, &state, PutOptions::default().durability(durability)).map(drop)
 }
 
 pub(super) fn options(layer: &Failing) -> Options {
@@ -68,7 +72,7 @@ pub(super) const WRITES: [Write; 10] = [
         fill: 0,
         run: |store| {
             let mut batch = Batch::new();
-            let state = vec![9; 17_000];
+            let state = noise(9, 17_000);
             batch.put("x", TypeTag::BYTES, &state, PutOptions::default()).put("y", TypeTag::BYTES, b"small", PutOptions::default());
             store.commit(&batch).map(drop)
         },

@@ -26,6 +26,7 @@ use crate::log::scan::{Found, Scan};
 use crate::log::tail::Marks;
 use crate::log::view::View;
 use crate::options::Options;
+use crate::testing::states::noise;
 
 type Threads = HashMap<Arc<str>, Arc<View>>;
 
@@ -114,7 +115,8 @@ fn id(number: u64) -> CheckpointId {
 fn step(store: &Store, (what, thread, number): (u8, u8, u64)) {
     let thread = ["a", "b\u{e9}", "c", "long"][usize::from(thread) % 4];
     let put = |thread: &str, id: CheckpointId, length: usize| {
-        let state = vec![number as u8; length];
+        // Some are like the one before.
+        let state = noise(number / 8 % 3, length);
         store.put_bytes(thread, TypeTag::BYTES, &state, PutOptions::default().id(id)).map(drop)
     };
     // What is refused is no part of this test.
@@ -187,7 +189,7 @@ fn closing_leaves_hints_and_they_are_all_that_is_read() {
         .open(scratch.dir())
         .unwrap();
     for number in 0..2600u64 {
-        store.put_bytes(["a", "b"][number as usize % 2], TypeTag::BYTES, &[7; 1024], PutOptions::default()).unwrap();
+        store.put_bytes(["a", "b"][number as usize % 2], TypeTag::BYTES, &noise(number, 1024), PutOptions::default()).unwrap();
     }
     let before = views(&store);
     store.close().unwrap();
@@ -217,7 +219,7 @@ fn the_active_segment_gets_a_hint_once_it_is_worth_one() {
     let scratch = Scratch::new();
     let put = |count: usize| {
         let store = Store::options().auto_compaction(false).max_history(None).durability(Durability::Buffered).open(scratch.dir()).unwrap();
-        (0..count).for_each(|_| drop(store.put_bytes("t", TypeTag::BYTES, &[7; 10_000], PutOptions::default()).unwrap()));
+        (0..count).for_each(|at| drop(store.put_bytes("t", TypeTag::BYTES, &noise(at as u64, 10_000), PutOptions::default()).unwrap()));
         index_is_derived(&store, &scratch.dir());
     };
     let hint = || files(&scratch.dir(), ".hint").first().map(|path| fs::read(path).unwrap());
@@ -342,7 +344,7 @@ fn a_hint_that_cannot_be_written_costs_nothing() {
         let mut options = small();
         options.fs = Arc::new(layer.clone());
         let store = options.open(scratch.dir()).unwrap();
-        (0..12).for_each(|_| drop(store.put_bytes("t", TypeTag::BYTES, &[7; 10_000], PutOptions::default()).unwrap()));
+        (0..12).for_each(|at| drop(store.put_bytes("t", TypeTag::BYTES, &noise(at, 10_000), PutOptions::default()).unwrap()));
         let before = views(&store);
         layer.set(Some(Fault { only: Some(".hint"), ..Fault::fail(0, kind, false, Errno::IO, short) }));
         store.close().unwrap();

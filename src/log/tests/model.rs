@@ -1,19 +1,23 @@
 //! Random operations against the plain in-memory backend, reopening in between: after each step all
-//! reads agree, and the live index equals the rebuilt one.
+//! reads agree, and the live index equals the rebuilt one. States grow out of each other, so that most
+//! of those that can be are deltas.
 
+use std::cell::Cell;
 use std::time::{Duration, SystemTime};
 
 use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
 
-use super::{Scratch, index_is_derived};
+use super::{Scratch, index_is_derived, views};
 use crate::backend::memory::MemoryCheckpointer;
 use crate::batch::{Batch, Committed, Durability, ExpectedHead, Parent, PutOptions};
 use crate::checkpoint::{CheckpointId, Metadata, TypeTag};
 use crate::checkpointer::Checkpointer;
 use crate::error::Result;
 use crate::log::Store;
-use crate::options::Options;
+use crate::options::{Compression, Options};
 use crate::query::{HistoryQuery, ThreadQuery, VacuumQuery};
+use crate::testing::states::noise;
 
 /// Some two hundred years.
 const FAR_AHEAD: Duration = Duration::from_secs(6_000_000_000);
@@ -25,12 +29,16 @@ struct OnePut {
     thread: usize,
     /// 0..=9 the caller's own id of that number, else a fresh one.
     own_id: u8,
+    /// 0 for a state that has nothing in common with the one before, 1 for the same again.
+    likeness: u8,
     size: usize,
     json: bool,
     metadata: u8,
     parent: u8,
     expected: u8,
     buffered: bool,
+    /// By the other handle, where there is one.
+    elsewhere: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -50,7 +58,7 @@ enum Step {
 /// What is done beside the store under test, by a second handle.
 #[derive(Clone, Copy, Debug)]
 enum ElseWhere {
-    Open,
+    Open(u8),
     Close,
     Look,
     Compact,
@@ -61,16 +69,19 @@ enum ElseWhere {
 fn one_put() -> impl Strategy<Value = OnePut> {
     // Some states are over a quarter of a small segment, some near its whole.
     let size = prop_oneof![8 => 0..300usize, 2 => 2_000..9_000usize, 1 => 15_000..70_000usize];
-    (0..THREADS.len(), 0..16u8, size, any::<bool>(), 0..6u8, 0..8u8, 0..10u8, any::<bool>()).prop_map(
-        |(thread, own_id, size, json, metadata, parent, expected, buffered)| OnePut {
+    let how = (any::<bool>(), any::<bool>(), 0..10u8);
+    (0..THREADS.len(), 0..16u8, size, prop::bool::weighted(0.3), 0..6u8, 0..8u8, 0..10u8, how).prop_map(
+        |(thread, own_id, size, json, metadata, parent, expected, (buffered, elsewhere, likeness))| OnePut {
             thread,
             own_id,
+            likeness,
             size,
             json,
             metadata,
             parent,
             expected,
             buffered,
+            elsewhere,
         },
     )
 }
@@ -78,14 +89,13 @@ fn one_put() -> impl Strategy<Value = OnePut> {
 fn step() -> impl Strategy<Value = Step> {
     let keep = prop_oneof![Just(None), (1..6usize).prop_map(Some)];
     let thread = 0..THREADS.len();
-    let elsewhere = prop::sample::select(vec![
-        ElseWhere::Open,
-        ElseWhere::Close,
-        ElseWhere::Look,
-        ElseWhere::Look,
-        ElseWhere::Compact,
-        ElseWhere::Step,
-    ]);
+    let elsewhere = prop_oneof![
+        2 => any::<u8>().prop_map(ElseWhere::Open),
+        1 => Just(ElseWhere::Close),
+        2 => Just(ElseWhere::Look),
+        1 => Just(ElseWhere::Compact),
+        1 => Just(ElseWhere::Step),
+    ];
     prop_oneof![
         12 => one_put().prop_map(Step::Put),
         4 => (prop::collection::vec(one_put(), 0..5), prop::option::of(thread.clone())).prop_map(|(puts, delete)| Step::Batch(puts, delete)),
@@ -97,7 +107,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Step::Sync),
         2 => Just(Step::Compact),
         4 => elsewhere.prop_map(Step::Elsewhere),
-        4 => (any::<bool>(), 0..4u8, prop::option::of(keep)).prop_map(|(close, options, max_history)| Step::Reopen { close, options, max_history }),
+        4 => (any::<bool>(), any::<u8>(), prop::option::of(keep)).prop_map(|(close, options, max_history)| Step::Reopen { close, options, max_history }),
     ]
 }
 
@@ -115,8 +125,12 @@ struct Pair {
     store: Option<Store>,
     other: Option<Store>,
     model: MemoryCheckpointer,
+    /// What was put to each thread last.
+    texts: [String; 4],
     number: u64,
     last_seq: u64,
+    /// Deltas that were there, and bases that were hidden, after all of the steps together.
+    seen: (usize, usize),
 }
 
 impl Pair {
@@ -126,7 +140,21 @@ impl Pair {
 
     fn state(&mut self, put: &OnePut) -> Vec<u8> {
         self.number += 1;
-        let text = format!("{}-{}", self.number, "x".repeat(put.size));
+        let number = self.number;
+        let fresh = |length| noise(number, length).into_iter().map(|byte| char::from(b'A' + byte % 32)).collect::<String>();
+        let text = &mut self.texts[put.thread];
+        match put.likeness {
+            0 => *text = fresh(put.size),
+            1 => {}
+            _ => {
+                text.insert_str(number as usize * 7919 % (text.len() + 1), &format!("-{number}-"));
+                text.push_str(&fresh(put.size / 3));
+            }
+        }
+        if text.len() > 70_000 {
+            text.drain(..text.len() / 2);
+        }
+        let text = text.replace('\\', "/");
         if put.json { format!(" [\"{text}\"]\n").into_bytes() } else { text.into_bytes() }
     }
 
@@ -175,7 +203,7 @@ impl Pair {
             }),
             Step::Sync => self.store().sync().unwrap(),
             Step::Compact => drop(self.store().compact().unwrap()),
-            Step::Elsewhere(ElseWhere::Open) => self.other = Some(tuned(1).open(self.scratch.dir()).unwrap()),
+            Step::Elsewhere(ElseWhere::Open(options)) => self.other = Some(tuned(*options).open(self.scratch.dir()).unwrap()),
             Step::Elsewhere(ElseWhere::Close) => self.other = None,
             Step::Elsewhere(what) => {
                 let Some(other) = &self.other else { return };
@@ -215,13 +243,18 @@ impl Pair {
         if let Some(thread) = delete {
             batch.delete(THREADS[thread], None);
         }
-        self.both(|place| place.commit(&batch).map(|done: Vec<Committed>| done));
+        let other = self.other.as_ref().filter(|_| puts.iter().any(|put| put.elsewhere));
+        self.both_of(other.unwrap_or(self.store()), |place| place.commit(&batch).map(|done: Vec<Committed>| done));
     }
 
     /// The same of both: equal answers, or errors of one kind.
     fn both<T: PartialEq + std::fmt::Debug>(&self, what: impl Fn(&dyn Checkpointer) -> Result<T>) {
+        self.both_of(self.store(), what);
+    }
+
+    fn both_of<T: PartialEq + std::fmt::Debug>(&self, store: &Store, what: impl Fn(&dyn Checkpointer) -> Result<T>) {
         let kinds = |answer: Result<T>| answer.map_err(|error| error.kind());
-        assert_eq!(kinds(what(self.store())), kinds(what(&self.model)));
+        assert_eq!(kinds(what(store)), kinds(what(&self.model)));
     }
 
     fn agree(&mut self) {
@@ -246,37 +279,68 @@ impl Pair {
             assert_eq!(head.as_ref(), theirs.first().map(|head| &head.id));
         }
         index_is_derived(store, &self.scratch.dir());
-    }
-}
-
-fn tuned(options: u8) -> Options {
-    let options = match options {
-        0 => return Store::options().auto_compaction(false),
-        1 => Store::options().segment_bytes(64 * 1024),
-        2 => Store::options().segment_bytes(100_000).mmap(false),
-        _ => Store::options().segment_bytes(64 * 1024).mmap(false),
-    };
-    options.durability(Durability::Buffered).auto_compaction(false)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
-    #[test]
-    fn the_store_is_what_a_plain_model_is(
-        steps in prop::collection::vec(step(), 1..50),
-        options in 0..4u8,
-        max_history in prop_oneof![Just(None), (1..6usize).prop_map(Some)],
-    ) {
-        let scratch = Scratch::new();
-        let store = tuned(options).max_history(max_history).open(scratch.dir()).unwrap();
-        let model = MemoryCheckpointer::with_max_history(max_history).unwrap();
-        let mut pair = Pair { scratch, store: Some(store), other: None, model, number: 0, last_seq: 0 };
-        for step in &steps {
-            pair.run(step);
-            pair.agree();
+        for view in views(store).values() {
+            self.seen.0 += view.entries().filter(|entry| entry.is_delta()).count();
+            self.seen.1 += view.hidden().len();
         }
-        let highest = pair.last_seq;
-        pair.run(&Step::Put(OnePut { thread: 0, own_id: 15, size: 1, json: false, metadata: 5, parent: 7, expected: 9, buffered: false }));
-        prop_assert!(pair.store().head(THREADS[0]).unwrap().unwrap().seq > highest, "a number was given twice");
     }
 }
+
+/// The options of a number, each choice by digits of its own.
+fn tuned(number: u8) -> Options {
+    let options = Store::options().auto_compaction(false).delta(!number.is_multiple_of(5));
+    let options = match number / 4 % 4 {
+        0 => options.cache_bytes(0),
+        1 => options.cache_bytes(20_000),
+        _ => options,
+    };
+    let options = if (number / 16).is_multiple_of(4) { options.compression(Compression::Always) } else { options };
+    match number % 4 {
+        0 => options,
+        1 => options.segment_bytes(64 * 1024).durability(Durability::Buffered),
+        2 => options.segment_bytes(100_000).mmap(false).durability(Durability::Buffered),
+        _ => options.segment_bytes(64 * 1024).mmap(false).durability(Durability::Buffered),
+    }
+}
+
+#[test]
+fn the_store_is_what_a_plain_model_is() {
+    let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(64);
+    let config = ProptestConfig { cases, source_file: Some(file!()), ..ProptestConfig::default() };
+    let max_history = prop_oneof![Just(None), (1..6usize).prop_map(Some)];
+    let seen = Cell::new((0, 0));
+    let all =
+        TestRunner::new(config).run(&(prop::collection::vec(step(), 1..50), any::<u8>(), max_history), |(steps, options, max_history)| {
+            let scratch = Scratch::new();
+            let store = tuned(options).max_history(max_history).open(scratch.dir()).unwrap();
+            let model = MemoryCheckpointer::with_max_history(max_history).unwrap();
+            let (texts, number, last_seq) = (THREADS.map(|_| "x".repeat(300)), 0, 0);
+            let mut pair = Pair { scratch, store: Some(store), other: None, model, texts, number, last_seq, seen: (0, 0) };
+            for step in &steps {
+                pair.run(step);
+                pair.agree();
+            }
+            let highest = pair.last_seq;
+            pair.run(&Step::Put(LAST));
+            prop_assert!(pair.store().head(THREADS[0]).unwrap().unwrap().seq > highest, "a number was given twice");
+            seen.set((seen.get().0 + pair.seen.0, seen.get().1 + pair.seen.1));
+            Ok(())
+        });
+    all.unwrap();
+    let (deltas, hidden) = seen.get();
+    assert!(deltas > 500 && hidden > 50, "{deltas} deltas and {hidden} hidden bases were met");
+}
+
+/// A put that nothing refuses.
+const LAST: OnePut = OnePut {
+    thread: 0,
+    own_id: 15,
+    likeness: 0,
+    size: 1,
+    json: false,
+    metadata: 5,
+    parent: 7,
+    expected: 9,
+    buffered: false,
+    elsewhere: false,
+};

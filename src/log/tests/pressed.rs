@@ -12,12 +12,13 @@ use crate::checkpointer::Checkpointer;
 use crate::error::ErrorKind;
 use crate::log::Store;
 use crate::query::{HistoryQuery, VacuumQuery};
+use crate::testing::states::noise;
 
-type Steps = Vec<(String, usize, u8)>;
+type Steps = Vec<(String, usize, u32)>;
 
 fn steps(place: &dyn Checkpointer, thread: &str) -> Steps {
     let steps = place.history_bytes(thread, &HistoryQuery::default()).unwrap().map(Result::unwrap);
-    steps.map(|it| (it.id.to_string(), it.state.len(), it.state[0])).collect()
+    steps.map(|it| (it.id.to_string(), it.state.len(), crc32fast::hash(&it.state))).collect()
 }
 
 fn open(dir: &std::path::Path) -> Store {
@@ -51,7 +52,8 @@ fn work(store: &Store, worker: u64, seed: u64, until: Instant) -> u64 {
                 let id = if below(3) == 0 { id } else { CheckpointId::fresh() };
                 let durability = if below(10) == 0 { Durability::Sync } else { Durability::Buffered };
                 let options = PutOptions::default().id(id).durability(durability);
-                let bytes = vec![count as u8; size];
+                // Some three in a row are alike, of lengths that differ.
+                let bytes = [&[count as u8], &noise((worker << 32) | (count / 24), size)[..]].concat();
                 store.put_bytes(&thread, TypeTag::BYTES, &bytes, options.clone()).unwrap();
                 model.put_bytes(&thread, TypeTag::BYTES, &bytes, options).unwrap();
             }

@@ -9,6 +9,7 @@ use crate::checkpoint::TypeTag;
 use crate::checkpointer::Checkpointer;
 use crate::log::Store;
 use crate::query::ThreadQuery;
+use crate::testing::states::noise;
 
 /// Puts that rotate often, while `read` goes on beside them.
 fn beside_rotations(read: impl Fn(&Store, &Path) + Sync) {
@@ -26,7 +27,7 @@ fn beside_rotations(read: impl Fn(&Store, &Path) + Sync) {
             }
             for number in 0..60 {
                 let length = if number % 3 == 2 { 20_000 } else { 10_000 };
-                store.put_bytes(&format!("t{}", number % 5), TypeTag::BYTES, &vec![7; length], PutOptions::default()).unwrap();
+                store.put_bytes(&format!("t{}", number % 5), TypeTag::BYTES, &noise(number, length), PutOptions::default()).unwrap();
             }
             done.store(true, SeqCst);
         });

@@ -117,3 +117,21 @@ fn on_a_full_disk_what_is_wholly_dead_goes_though_a_mark_beside_it_stays() {
     assert!(after < before - 5, "of {before} segments, nearly all wholly dead, {after} are left: {answer:?}");
     let _ = Fault::once(Kind::Read, Action::Pause, Moment::Before);
 }
+
+/// A store of one segment is emptied on a full disk: what is kept behind the end for deletes makes the room
+/// that sealing it takes.
+#[test]
+fn on_a_full_disk_the_active_segment_can_be_sealed() {
+    let (scratch, layer) = (Scratch::new(), Failing::default());
+    let store = open(&scratch, &layer);
+    put(&store, "dead", 10_000, Durability::Sync).unwrap();
+    let full = std::fs::metadata(scratch.dir().join("0000000000000001.seg")).unwrap().len();
+    store.delete("dead").unwrap();
+    layer.set(Some(Fault { only: Some("0000000000000002.seg"), ..Fault::fail(0, Kind::Write, true, Errno::NOSPC, 0) }));
+    let compacted = store.compact().unwrap();
+    assert!(!layer.failed().is_empty());
+    layer.set(None);
+    assert!(compacted.segments == 1 && compacted.bytes < full, "{compacted:?}, and the segment had {full} bytes");
+    put(&store, "live", 100, Durability::Sync).unwrap();
+    index_is_derived(&store, &scratch.dir());
+}

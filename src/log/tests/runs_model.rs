@@ -14,6 +14,7 @@ use crate::log::Store;
 use crate::log::compact::Pass;
 use crate::log::runs::Wanted;
 use crate::query::{HistoryQuery, VacuumQuery};
+use crate::testing::states::noise;
 
 struct Rng(u64);
 
@@ -28,7 +29,7 @@ impl Rng {
 
 const THREADS: [&str; 4] = ["a", "b", "c", "d"];
 
-type All = Vec<(String, Vec<(String, Option<String>, usize, u8)>)>;
+type All = Vec<(String, Vec<(String, Option<String>, usize, u32)>)>;
 
 fn all(place: &dyn Checkpointer) -> All {
     try_all(place).unwrap()
@@ -38,7 +39,8 @@ fn try_all(place: &dyn Checkpointer) -> crate::Result<All> {
     let mut all = Vec::new();
     for thread in THREADS {
         let steps = place.history_bytes(thread, &HistoryQuery::default())?.collect::<crate::Result<Vec<_>>>()?.into_iter();
-        let steps = steps.map(|it| (it.id.to_string(), it.parent.as_ref().map(|id| id.to_string()), it.state.len(), it.state[0]));
+        let steps =
+            steps.map(|it| (it.id.to_string(), it.parent.as_ref().map(|id| id.to_string()), it.state.len(), crc32fast::hash(&it.state)));
         all.push((thread.to_owned(), steps.collect()));
     }
     Ok(all)
@@ -97,10 +99,9 @@ fn run(seed: u64, rounds: u64, failing: bool) {
                 _ => both(&|it| {
                     let durability = if sync { Durability::Sync } else { Durability::Buffered };
                     let options = PutOptions::default().id(id_or_fresh.clone()).durability(durability);
-                    format!(
-                        "{:?}",
-                        it.put_bytes(thread, TypeTag::BYTES, &vec![byte; size], options).map(drop).map_err(|error| error.kind())
-                    )
+                    // Every other one is like some before it.
+                    let state = [&[byte], &noise(if byte.is_multiple_of(2) { 0 } else { u64::from(byte) }, size)[..]].concat();
+                    format!("{:?}", it.put_bytes(thread, TypeTag::BYTES, &state, options).map(drop).map_err(|error| error.kind()))
                 }),
             }
         }

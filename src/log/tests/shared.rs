@@ -8,12 +8,15 @@ use crate::batch::{Durability, PutOptions};
 use crate::checkpoint::TypeTag;
 use crate::checkpointer::Checkpointer;
 use crate::log::Store;
+use crate::testing::states::noise;
 
 const PUTS: u32 = 40;
 
 /// What a worker puts as its step of that number.
 fn state(worker: usize, number: u32) -> Vec<u8> {
-    [&number.to_le_bytes()[..], &vec![worker as u8; 3000]].concat()
+    // Every other one is like the one before it.
+    let seed = (u64::from(number / 2) << 8) | worker as u64;
+    [&number.to_le_bytes()[..], &noise(seed, 6000)].concat()
 }
 
 /// Puts in a thread of its own, now and then without waiting for a sync.

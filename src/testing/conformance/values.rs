@@ -9,6 +9,7 @@ use crate::checkpoint::{METADATA_BYTES_MAX, Metadata, TypeTag};
 use crate::checkpointer::CheckpointerExt;
 use crate::error::ErrorKind;
 use crate::json::DEPTH_MAX;
+use crate::testing::states::noise;
 
 cases![
     json_text_comes_back_byte_for_byte,
@@ -268,13 +269,7 @@ pub fn opaque_bytes_come_back(make: Make<'_>) {
 /// States of a megabyte, alike and not, beside a small one.
 pub fn large_states_come_back(make: Make<'_>) {
     let mut place = make(Setup::default());
-    let mut mixed: u32 = 1;
-    let noise: Vec<u8> = std::iter::repeat_with(|| {
-        mixed = mixed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        mixed.to_be_bytes()[0]
-    })
-    .take(1 << 20)
-    .collect();
+    let noise = noise(1, 1 << 20);
     let changed: Vec<u8> = noise.iter().enumerate().map(|(at, byte)| if at == 500_000 { !byte } else { *byte }).collect();
     let text = format!("{:?}", "a long story ".repeat(80_000));
     let states = [noise.clone(), vec![0; 1 << 20], b"small".to_vec(), noise, changed, text.into_bytes()];

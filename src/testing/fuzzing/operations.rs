@@ -3,7 +3,8 @@
 //! Each byte string is a run of operations: puts, deletes, limits, batches, syncs, compactions, reopenings. The
 //! store must answer as the memory does and show the same. Between them a crash that lost the end of
 //! the newest segment is played on a copy of the files: it must open to what was shown after one of
-//! the operations since the last sync, and take a put again. Only public calls are used.
+//! the operations since the last sync, and take a put again. States grow out of each other, so that most
+//! of those that can be are deltas, and two handles take turns. Only public calls are used.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -17,8 +18,9 @@ use crate::batch::{Batch, Durability, ExpectedHead, Parent, PutOptions};
 use crate::checkpoint::{CheckpointId, Metadata, TypeTag};
 use crate::checkpointer::Checkpointer;
 use crate::log::Store;
-use crate::options::Options;
+use crate::options::{Compression, Options};
 use crate::query::HistoryQuery;
+use crate::testing::states::noise;
 
 /// The operations of one run; a run is to end soon.
 const OPERATIONS_MAX: usize = 64;
@@ -57,6 +59,10 @@ struct Run {
     dir: PathBuf,
     /// `None` only while it is being opened again.
     store: Option<Store>,
+    /// Another handle, now and then.
+    other: Option<Store>,
+    /// What was put to each thread last.
+    states: BTreeMap<&'static str, Vec<u8>>,
     memory: MemoryCheckpointer,
     /// What was shown after each operation, the newest last.
     shown: Vec<Shown>,
@@ -70,7 +76,7 @@ impl Run {
         let dir = scratch.join("store");
         let store = options().max_history(KEEP).open(&dir).unwrap();
         let memory = MemoryCheckpointer::with_max_history(KEEP).unwrap();
-        Run { dir, store: Some(store), memory, shown: vec![Shown::new()], synced: 0, puts: 0 }
+        Run { dir, store: Some(store), other: None, states: BTreeMap::new(), memory, shown: vec![Shown::new()], synced: 0, puts: 0 }
     }
 
     fn store(&self) -> &Store {
@@ -83,7 +89,8 @@ impl Run {
         for step in &steps {
             step.add(&mut batch);
         }
-        let (here, there) = (self.store().commit(&batch), self.memory.commit(&batch));
+        let store = self.other.as_ref().filter(|_| self.puts.is_multiple_of(2)).unwrap_or(self.store());
+        let (here, there) = (store.commit(&batch), self.memory.commit(&batch));
         match (here, there) {
             (Ok(here), Ok(there)) => assert_eq!(here, there, "{steps:?}"),
             (here, there) => assert_eq!(here.err().map(|e| e.kind()), there.err().map(|e| e.kind()), "{steps:?}"),
@@ -98,9 +105,27 @@ impl Run {
             1 => Step::Delete { thread, id: Some(id(input)) },
             _ => {
                 self.puts += 1;
-                Step::Put { thread, state: state(self.puts, input.below(256)), options: put_options(self.puts, input) }
+                Step::Put { thread, state: self.state(thread, input.below(256)), options: put_options(self.puts, input) }
             }
         }
+    }
+
+    /// A state that grows out of the thread's last one, is the same again or has nothing in common with it; from
+    /// nothing to about 65 KiB, mostly small.
+    fn state(&mut self, thread: &'static str, size: usize) -> Vec<u8> {
+        let length = if size < 192 { size } else { (size - 191) * 1024 };
+        let state = self.states.entry(thread).or_default();
+        match size % 8 {
+            0 => *state = noise(self.puts, length),
+            1 => {}
+            _ => {
+                let half = state.len() / 2;
+                state.splice(half..half, format!("{:08}", self.puts).into_bytes());
+                state.extend(noise(self.puts, length / 3));
+            }
+        }
+        state.truncate(65 << 10);
+        state.clone()
     }
 
     fn retain(&mut self, thread: Option<&str>, input: &mut Input<'_>) {
@@ -117,8 +142,9 @@ impl Run {
 
     fn reopen(&mut self) {
         // Dropped and not closed: what was put is there all the same.
-        self.store = None;
-        self.store = Some(open(&self.dir).unwrap());
+        (self.store, self.other) = (None, None);
+        self.store = Some(varied(self.puts).open(&self.dir).unwrap());
+        self.other = (!self.puts.is_multiple_of(3)).then(|| varied(self.puts / 3).open(&self.dir).unwrap());
         assert_eq!(self.store().recovery().damage, []);
         assert_eq!(self.store().verify().unwrap(), []);
         assert_eq!(shown_by(self.store()), shown_by(&self.memory));
@@ -196,6 +222,17 @@ fn options() -> Options {
     Store::options().segment_bytes(64 * 1024).durability(Durability::Buffered).auto_compaction(false)
 }
 
+/// One after the other the ways to store states.
+fn varied(number: u64) -> Options {
+    let options = options().delta(number % 5 != 1).mmap(number % 7 < 4);
+    let options = if number % 4 == 3 { options.compression(Compression::Always) } else { options };
+    match number % 3 {
+        0 => options,
+        1 => options.cache_bytes(0),
+        _ => options.cache_bytes(20_000),
+    }
+}
+
 fn open(dir: &Path) -> crate::Result<Store> {
     options().open(dir)
 }
@@ -258,12 +295,6 @@ fn put_options(number: u64, input: &mut Input<'_>) -> PutOptions {
     PutOptions::default().id(own).parent(parent).expected_head(expected_head).metadata(metadata).saved_at(saved_at)
 }
 
-/// A state that tells its put; from nothing to about 65 KiB, mostly small.
-fn state(number: u64, size: usize) -> Vec<u8> {
-    let length = if size < 192 { size } else { (size - 191) * 1024 };
-    format!("{number:08}").bytes().cycle().take(length).collect()
-}
-
 fn shown_by(place: &dyn Checkpointer) -> Shown {
     let history = |thread: String| {
         let checkpoints = place.history_bytes(&thread, &HistoryQuery::default()).unwrap();
@@ -311,5 +342,26 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // What is left behind is the temporary directory's own business.
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn most_states_are_deltas() {
+        let scratch = Scratch::new();
+        let mut run = Run::begin(&scratch.0);
+        run.retain(None, &mut Input(&[7]));
+        for number in 0..40 {
+            // A put to the first thread, under an id of its own.
+            run.commit(1, &mut Input(&[0, 2, 195 + number % 8, 0, 7, 7, 1]));
+            if number % 10 == 9 {
+                run.reopen();
+            }
+        }
+        let stats = run.store().stats().unwrap();
+        assert!(stats.checkpoints == 40 && stats.stored_bytes < stats.logical_bytes / 2, "{stats:?}");
     }
 }

@@ -6,7 +6,7 @@ use crate::format::frame::{Head, payload_check};
 use crate::format::hint::{Builder, Standing};
 use crate::format::manifest::{Listed, Manifest};
 use crate::format::names;
-use crate::format::record::{Id, Put, Record};
+use crate::format::record::{Coding, Difference, Followed, Id, Put, Record};
 use crate::format::segment::{Header, Kind};
 
 /// The inputs of a target, each of which it accepts; none for a name that is no target.
@@ -37,11 +37,16 @@ fn texts(texts: &[&str]) -> Vec<Vec<u8>> {
 
 fn records() -> Vec<Vec<u8>> {
     let (thread, uuid) = ("thread", Id::Uuid([7; 16]));
-    let put = Put { thread, id: uuid, place: 9, floor: 2, saved_at: -5, parent: None, tag: "json", metadata: "", state_len: 9 };
-    let named = Put { id: Id::Text("step-2"), parent: Some(uuid), metadata: "{\"a\":1}", ..put.clone() };
+    let (parent, coding) = (Followed::Nothing, Coding::Whole);
+    let put = Put { thread, id: uuid, place: 9, floor: 2, saved_at: -5, parent, tag: "json", metadata: "", state_len: 9, coding };
+    let difference = Difference { base: 9, base_hash: 5, hash: 6, unpacked_len: 300, is_packed: true };
+    let delta = Put { place: 10, parent: Followed::Base, state_len: 999, coding: Coding::Delta(difference), ..put.clone() };
+    let named = Put { id: Id::Text("step-2"), parent: Followed::Id(uuid), metadata: "{\"a\":1}", ..put.clone() };
     let records = [
-        Record::Put(put),
+        Record::Put(put.clone()),
         Record::Put(named),
+        Record::Promote(Put { coding: Coding::Packed, ..put.clone() }),
+        Record::Put(delta),
         Record::DeleteThread { thread },
         Record::DeleteCheckpoint { thread, place: 3 },
         Record::Trim { thread, floor: 4 },
@@ -121,7 +126,7 @@ fn chained(states: &[Vec<u8>]) -> Vec<u8> {
     let counted = |bytes: &[u8]| [&(bytes.len() as u16).to_le_bytes(), bytes].concat();
     let mut input = counted(&states[0]);
     for pair in states.windows(2) {
-        if let Some(delta) = encode(&pair[0], &pair[1], Sums::of_keyframe(u32::MAX), &mut Scratch::default()) {
+        if let Ok(delta) = encode(&pair[0], &pair[1], Sums::of_keyframe(u32::MAX), &mut Scratch::default()) {
             input.push(u8::from(delta.is_packed));
             input.extend_from_slice(&(delta.unpacked_len as u16).to_le_bytes());
             input.extend_from_slice(&(pair[1].len() as u16).to_le_bytes());

@@ -2,6 +2,7 @@
 //! and states that tell who put them.
 
 use taffrail::Durability;
+use taffrail::testing::states::noise;
 
 use crate::chance::Chance;
 
@@ -75,10 +76,12 @@ impl Step {
     }
 }
 
-/// A state that tells who put it, its number and its length.
+/// A state that tells who put it, its number and its length. Some in a row are alike, whoever puts them, so that
+/// many are deltas.
 pub fn state(writer: u64, number: u64, length: usize) -> Vec<u8> {
     let mut bytes = format!("{writer} {number} {length} ").into_bytes();
-    bytes.resize(length, (writer * 31 + number) as u8);
+    bytes.extend(noise(number / 8, length.saturating_sub(bytes.len())));
+    bytes.truncate(length);
     bytes
 }
 

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use taffrail::testing::states::noise;
 use taffrail::{Batch, CheckpointId, CheckpointInfo, Checkpointer, Durability, HistoryQuery, PutOptions, Store, TypeTag};
 
 use super::{options, says_nothing, until};
@@ -30,8 +31,9 @@ pub fn writer(arguments: &[&str]) {
 fn write(store: &Store, name: &str, seed: u64) {
     let mut chance = Chance::new(seed);
     let (own, brief) = (format!("own {name}"), format!("brief {name}"));
-    let state = vec![7; 60_000];
     for step in 0..STEPS {
+        // Four in a row are alike.
+        let state = noise(step / 4, 60_000);
         let durability = if chance.once_in(3) { Durability::Sync } else { Durability::Buffered };
         let fresh = |number: u64| PutOptions::default().id(id(&format!("{name}-{step}.{number}"))).durability(durability);
         let length = chance.below(3_000) as usize;
