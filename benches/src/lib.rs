@@ -14,6 +14,8 @@ use std::path::Path;
 pub mod device;
 pub mod load;
 pub mod noise;
+pub mod steps;
+pub mod traces;
 
 mod bare;
 mod lmdb;

@@ -30,7 +30,7 @@ const WINDLASS_PRUNE: &str = "DELETE FROM checkpoints WHERE thread_id = ?1 AND i
     (SELECT id FROM checkpoints WHERE thread_id = ?1 ORDER BY id DESC LIMIT 50)";
 const WINDLASS_GET: &str = "SELECT state FROM checkpoints WHERE thread_id = ?1 ORDER BY id DESC LIMIT ?2";
 
-fn connect(file: &Path, synchronous: &str) -> Outcome<Connection> {
+pub(crate) fn connect(file: &Path, synchronous: &str) -> Outcome<Connection> {
     let connection = Connection::open(file)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     let mode: String = connection.pragma_update_and_check(None, "journal_mode", "wal", |row| row.get(0))?;

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 static COUNTING: AtomicBool = AtomicBool::new(false);
 static HELD: AtomicI64 = AtomicI64::new(0);
+static PEAK: AtomicI64 = AtomicI64::new(0);
 
 /// The allocator; costs one relaxed load more than the system's while nothing is counted.
 pub struct Counting;
@@ -12,12 +13,19 @@ pub struct Counting;
 /// Starts the count at zero.
 pub fn count_from_here() {
     HELD.store(0, Ordering::SeqCst);
+    PEAK.store(0, Ordering::SeqCst);
     COUNTING.store(true, Ordering::SeqCst);
 }
 
 /// Bytes asked for and not given back since the count began.
 pub fn held() -> i64 {
     HELD.load(Ordering::SeqCst)
+}
+
+/// The most that was held at once since the count began or the last call of this, which starts anew
+/// from what is held now.
+pub fn take_peak() -> i64 {
+    PEAK.swap(HELD.load(Ordering::SeqCst), Ordering::SeqCst)
 }
 
 /// Ends the count.
@@ -27,7 +35,9 @@ pub fn stop_counting() {
 
 fn add(bytes: usize, sign: i64) {
     if COUNTING.load(Ordering::Relaxed) {
-        HELD.fetch_add(sign * i64::try_from(bytes).unwrap_or(i64::MAX), Ordering::Relaxed);
+        let bytes = sign * i64::try_from(bytes).unwrap_or(i64::MAX);
+        let held = HELD.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        PEAK.fetch_max(held, Ordering::Relaxed);
     }
 }
 

@@ -5,6 +5,8 @@
 //! prints nothing, to be looked at from outside (strace, perf); the section `processes` starts it
 //! again with `--only child` (see there).
 
+mod delta_costs;
+mod deltas;
 mod flat;
 mod gets;
 mod heap;
@@ -25,9 +27,11 @@ use table::Summary;
 #[global_allocator]
 static HEAP: heap::Counting = heap::Counting;
 
-const USAGE: &str = "figures [--dir DIR] [--quick] [--peers] [--section SECTION]...
+const USAGE: &str = "figures [--dir DIR] [--quick] [--peers] [--section SECTION]... [--trace TRACE]...
 figures --only puts|gets|history|open --kind KIND [--count N] [--bytes N] [--workers N] [--buffered] [--dir DIR]
-SECTION: puts, workers, buffered, processes, gets, opens, index, reclaim, flat
+figures --only trace-puts|trace-gets [--trace TRACE] [--kind taffrail|sqlite] [--count N] [--buffered] [--dir DIR]
+SECTION: puts, workers, buffered, processes, gets, opens, index, reclaim, flat, deltas
+TRACE: A, B, C, D, E1, F, H1, H2
 KIND: taffrail, taffrail-single, bare-grown, bare-steps, bare-before, sqlite, windlass, lmdb";
 
 /// What the kinds are called on the command line, in the order of [`Kind::ALL`].
@@ -40,6 +44,7 @@ struct Settings {
     quick: bool,
     peers: bool,
     sections: Vec<String>,
+    traces: Vec<String>,
     only: Option<String>,
     kind: Kind,
     count: u64,
@@ -56,6 +61,7 @@ impl Settings {
             quick: false,
             peers: false,
             sections: Vec::new(),
+            traces: Vec::new(),
             only: None,
             kind: Kind::Ours,
             count: 1000,
@@ -71,6 +77,7 @@ impl Settings {
                 "--quick" => settings.quick = true,
                 "--peers" => settings.peers = true,
                 "--section" => settings.sections.push(value()?),
+                "--trace" => settings.traces.push(value()?),
                 "--only" => settings.only = Some(value()?),
                 "--kind" => settings.kind = kind(&value()?)?,
                 "--count" => settings.count = value()?.parse()?,
@@ -86,6 +93,10 @@ impl Settings {
 
     fn wants(&self, section: &str) -> bool {
         self.sections.is_empty() || self.sections.iter().any(|wanted| wanted == section)
+    }
+
+    fn wants_trace(&self, trace: &str) -> bool {
+        self.traces.is_empty() || self.traces.iter().any(|wanted| wanted == trace)
     }
 
     fn rounds(&self) -> usize {
@@ -126,6 +137,7 @@ fn only(settings: &Settings, what: &str, dir: &Path) -> Outcome<()> {
                 std::hint::black_box(if what == "gets" { worker.get(thread)? } else { worker.history(thread, 20)? });
             }
         }
+        "trace-puts" | "trace-gets" => deltas::only(settings, what, dir)?,
         _ => return Err(format!("{what} cannot be done alone\n{USAGE}").into()),
     }
     Ok(())
@@ -180,6 +192,14 @@ fn run() -> Outcome<()> {
     if settings.wants("reclaim") && !settings.peers {
         reclaim::space(&settings, dir, &mut summary)?;
         reclaim::latency(&settings, dir, &mut summary)?;
+    }
+    if settings.wants("deltas") && !settings.peers {
+        deltas::all(&settings, dir, &mut summary)?;
+        if settings.wants_trace("A") {
+            deltas::durable(&settings, dir, &mut summary)?;
+            delta_costs::memory(dir, &mut summary)?;
+            delta_costs::long_chain(&settings, dir, &mut summary)?;
+        }
     }
     summary.print();
     Ok(())
