@@ -69,6 +69,18 @@ fn opened_without(scratch: &Scratch, segment: &'static str) -> Store {
     store
 }
 
+/// Compacts by who has a gap; these steps are there all the same.
+#[track_caller]
+fn takes_nothing_of(gapped: Store, scratch: &Scratch, steps: [usize; 2]) {
+    let answer = gapped.compact();
+    drop(gapped);
+    let store = open(scratch, &Failing::default());
+    for step in steps {
+        let read = load(&store, &step.to_string());
+        assert!(read.as_ref().is_ok_and(|read| read.as_ref() == Some(&grown(step))), "{step}: {:?}, compaction: {answer:?}", read.err());
+    }
+}
+
 const SECOND: &str = "0000000000000002.";
 
 #[test]
@@ -134,13 +146,7 @@ fn a_compaction_by_who_has_a_gap_takes_no_base() {
     store.delete_checkpoint("t", &id("0")).unwrap();
     drop(store);
     let gapped = opened_without(&scratch, SECOND);
-    let answer = gapped.compact();
-    drop(gapped);
-    let store = open(&scratch, &Failing::default());
-    for step in [1, 2] {
-        let read = load(&store, &step.to_string());
-        assert!(read.as_ref().is_ok_and(|read| read.as_ref() == Some(&grown(step))), "{step}: {:?}, compaction: {answer:?}", read.err());
-    }
+    takes_nothing_of(gapped, &scratch, [1, 2]);
 }
 
 /// The same where the base stands behind what cannot be read: it was promoted.
@@ -171,13 +177,7 @@ fn a_compaction_by_who_has_a_gap_takes_no_promoted_base() {
     assert_ne!(of_one, of_two);
     drop(store);
     let gapped = opened_without(&scratch, format!("{of_two:016x}.").leak());
-    let answer = gapped.compact();
-    drop(gapped);
-    let store = open(&scratch, &Failing::default());
-    for step in [2, 3] {
-        let read = load(&store, &step.to_string());
-        assert!(read.as_ref().is_ok_and(|read| read.as_ref() == Some(&grown(step))), "{step}: {:?}, compaction: {answer:?}", read.err());
-    }
+    takes_nothing_of(gapped, &scratch, [2, 3]);
 }
 
 #[test]

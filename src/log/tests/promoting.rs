@@ -1,7 +1,10 @@
 //! What is hidden, and what makes it go: promoting, packing, and a compaction after both.
 
+use rustix::io::Errno;
+
 use super::compaction::occurrences;
-use super::faults::contents;
+use super::failing::{Failing, Fault, Moment};
+use super::faults::{self, contents};
 use super::{Scratch, index_is_derived};
 use crate::batch::PutOptions;
 use crate::checkpoint::{CheckpointId, TypeTag};
@@ -92,4 +95,41 @@ fn keyframes_that_are_left_are_packed() {
     index_is_derived(&never, &scratch.dir());
     put(&never, "long", 400);
     assert_eq!(*store.get_bytes("long").unwrap().unwrap().state, state("long", 400));
+}
+
+/// Cut at any operation, by one that fails or by all that come after it: what is shown stays as it was, and
+/// the next compaction finishes.
+#[test]
+fn a_compaction_that_promotes_and_packs_may_fail_anywhere() {
+    let mut met = 0;
+    for (once, moment) in [(true, Moment::Before), (false, Moment::Before), (false, Moment::After)] {
+        for from in 0.. {
+            let (scratch, layer) = (Scratch::new(), Failing::default());
+            let store = faults::options(&layer).max_history(None).open(scratch.dir()).unwrap();
+            (0..30).for_each(|step| put(&store, "cut", step));
+            assert!(deltas(&store) < 29, "a keyframe is left");
+            (0..8).for_each(|step| put(&store, "trimmed", step));
+            assert!(store.delete_checkpoint("cut", &CheckpointId::new("s3").unwrap()).unwrap());
+            store.retain(Some("trimmed"), Some(3)).unwrap();
+            assert!(hidden(&store) > 1);
+            let before = contents(&store);
+            let fault = Fault { moment, ..Fault::fail(from, None, once, Errno::IO, 40) };
+            layer.set(Some(fault));
+            let answer = store.compact();
+            let failed = layer.failed();
+            layer.set(None);
+            let context = format!("{fault:?}: {:?}, {answer:?}", failed.first());
+            drop(store);
+            let store = options().open(scratch.dir()).unwrap_or_else(|error| panic!("{context}: {error:?}"));
+            assert!(contents(&store) == before, "{context}");
+            store.compact().unwrap_or_else(|error| panic!("{context}: {error:?}"));
+            assert!(contents(&store) == before && hidden(&store) == 0, "{context}");
+            assert!(store.verify().unwrap().iter().all(|finding| finding.file.ends_with("quarantine")), "{context}");
+            if failed.is_empty() {
+                break;
+            }
+            met += 1;
+        }
+    }
+    assert!(met > 60, "only {met} faults were met");
 }
