@@ -80,8 +80,10 @@ impl Shared {
     /// The forms of a batch's puts, in their order. Reads what their threads hold, where that is not in
     /// memory; without `deltas` every state is stored whole.
     pub(super) fn forms<'a>(&self, batch: &'a Batch<'a>, deltas: bool) -> Vec<Form<'a>> {
-        // What cannot be read now is told where it has to be.
-        let _ = self.follow_to(self.tail.appended());
+        if deltas {
+            // What cannot be read now is told where it has to be.
+            let _ = self.follow_to(self.tail.appended());
+        }
         // Where something could not be read, nobody knows what a checkpoint stands directly behind.
         let deltas = deltas && self.gaps.load().segments.is_empty();
         let operations = batch.operations();
