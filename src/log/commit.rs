@@ -36,10 +36,10 @@ impl Shared {
         }
         let names = plan::names(batch, &*self.directory.fs)?;
         let durability = self.durability(batch);
-        let delta = self.options.delta;
-        // A put whose base has gone is encoded again, and where that goes on, whole.
-        for deltas in [delta, delta, false] {
-            let mut prepared = Prepared::new(batch, &names, self.forms(batch, deltas));
+        // A put whose base has gone is encoded again, and where that goes on, whole: then it needs none.
+        let mut tries = if self.options.delta { 2 } else { 0 };
+        loop {
+            let mut prepared = Prepared::new(batch, &names, self.forms(batch, tries > 0));
             if length_at_most(&prepared) > self.options.segment_bytes / 4 {
                 prepared.forms = self.forms(batch, false);
                 return self.write_large(|plan| plan.batch(&prepared)).map(|written| written.results);
@@ -48,8 +48,8 @@ impl Shared {
                 self.keep_heads(batch, &prepared.forms, &written.placed);
                 return Ok(written.results);
             }
+            tries -= 1;
         }
-        Err(Error::new(ErrorKind::Busy, "others put to the same thread all the time; nothing was written: put again"))
     }
 
     /// The strongest durability that a put of the batch asks for; that of the handle without any.
