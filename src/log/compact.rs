@@ -143,6 +143,8 @@ impl<'a> Pass<'a> {
     ///
     /// Errors: as [`Pass::step`].
     pub fn begin(shared: &'a Shared, right: RightToCompact<'a>, pace: &'a dyn Fn(u64) -> Result<()>, thorough: bool) -> Result<Pass<'a>> {
+        // In an older manifest what they were to replace would not be listed yet.
+        shared.refresh()?;
         remove_uninstalled(shared)?;
         Ok(Pass { shared, pace, before: Before::new(thorough), remains: HashMap::new(), damaged: None, unpromoted: None, right })
     }

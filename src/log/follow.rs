@@ -212,9 +212,9 @@ impl Reading {
         let listed = |manifest: &Manifest| manifest.segments.iter().map(|listed| listed.number).collect::<HashSet<u64>>();
         let (before, now) = (listed(&self.manifest), listed(manifest));
         let (mut moves, mut is_sound) = (Moves::default(), true);
-        for &gone in before.difference(&now) {
-            moves.gone.insert(locate(gone, 0, 0)?.segment);
-        }
+        // Also those that were entered in a manifest in between, of which something was gone already.
+        let known = shared.segments.load();
+        moves.gone.extend(known.keys().filter(|number| !now.contains(&u64::from(**number))));
         if !shared.gaps.load().segments.is_subset(&now) {
             // Of what was not taken in of it something may be in the new one, and would not be known there.
             return Ok(false);

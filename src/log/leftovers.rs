@@ -139,9 +139,10 @@ pub(crate) fn judge_unlisted(directory: &Directory, manifest: &Manifest) -> Resu
                 if replaces_missing(manifest, &contents, first, last) {
                     return Err(manifest_is_older(&path));
                 }
-                // Those it was to replace are all there: it was never installed.
-                let both = is_listed(first) && is_listed(last);
-                leftovers.push(if both { Leftover::Remove(name) } else { Leftover::SetAside(name) });
+                // Those it was to replace are all there, or were replaced by another one after this number
+                // was taken, when who had taken it had died: it was never installed.
+                let unused = is_listed(first) && is_listed(last) || number < manifest.next_number;
+                leftovers.push(if unused { Leftover::Remove(name) } else { Leftover::SetAside(name) });
             }
             _ => leftovers.push(Leftover::SetAside(name)),
         }

@@ -57,7 +57,8 @@ pub(crate) fn look(directory: &Directory, options: &Options, tail: &Tail, write:
         let sight = match write {
             false => Sight::Files(marks),
             true if appended < first_frame => Sight::Begun,
-            true => Sight::Upto(visible.max(first_frame)),
+            // What was dead for a compaction is dead by a record before this, which may be newer than the look.
+            true => Sight::Upto(visible.max(first_frame).max(manifest.compacted_at)),
         };
         let log = match hold {
             false => look_under(directory, options, &manifest, &sight, tail),
@@ -102,7 +103,7 @@ fn look_under(directory: &Directory, options: &Options, manifest: &Manifest, sig
             let mut read = Read::files(directory, manifest, marks.map_or(0, |marks| marks.synced))?;
             // Behind the appended end stands what a writer is about to write, or died writing.
             let appended = marks.filter(|marks| marks.boot == directory.fs.boot() && marks.generation == manifest.generation);
-            read.cut_tail(manifest, appended.map_or(u64::MAX, |marks| marks.appended));
+            read.cut_tail(manifest, appended.map_or(u64::MAX, |marks| marks.appended.max(manifest.compacted_at)));
             read
         }
     };

@@ -17,6 +17,7 @@ mod mended;
 mod model;
 mod other;
 mod overtaken;
+mod parted;
 mod passing;
 mod pressed;
 mod promoting;

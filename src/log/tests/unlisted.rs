@@ -80,18 +80,33 @@ fn one_that_was_never_installed_or_is_retired_is_removed() {
     let empty = compact(&dir, 202, 90, 95);
     let mut edited = manifest(&dir);
     edited.retired.push(201);
+    edited.next_number = 150;
     install(&dir, &edited);
-    let strange = compact(&dir, 203, 1, 1);
-    let mut bytes = fs::read(&strange).unwrap();
-    let header = output::header(edited.store, 203, 99, Kind::Compacted { first: 90, last: 95 });
-    bytes[..72].copy_from_slice(&header.encode().0);
-    fs::write(&strange, &bytes).unwrap();
+    let [overtaken, strange] = [120, 203].map(|number| {
+        let path = compact(&dir, number, 1, 1);
+        let mut bytes = fs::read(&path).unwrap();
+        let header = output::header(edited.store, number, 99, Kind::Compacted { first: 90, last: 95 });
+        bytes[..72].copy_from_slice(&header.encode().0);
+        fs::write(&path, &bytes).unwrap();
+        path
+    });
     let store = options().open(&dir).unwrap();
     assert_eq!(contents(&store), before);
-    assert!(![&never, &retired, &empty, &strange].iter().any(|path| path.exists()));
+    assert!(![&never, &retired, &empty, &overtaken, &strange].iter().any(|path| path.exists()));
     // Of what it replaced nobody knows anything: it is kept, elsewhere.
     assert_eq!(names_in(&dir.join("quarantine")), [names::segment(203)]);
     assert!(store.recovery().damage.is_empty());
+}
+
+#[test]
+fn one_that_was_never_installed_is_removed_by_who_compacts_next_however_long_it_was_idle() {
+    let scratch = Scratch::new();
+    let dir = scratch.dir();
+    let idle = options().open(&dir).unwrap();
+    closed(&dir);
+    let left = compact(&dir, 200, 2, 4);
+    idle.compact().unwrap();
+    assert!(!left.exists());
 }
 
 #[test]

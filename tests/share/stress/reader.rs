@@ -12,6 +12,7 @@ use crate::chance::number;
 use crate::child::PATIENCE;
 
 struct Reader {
+    dir: String,
     writers: u64,
     /// The newest of the common thread that was seen.
     common: Option<(u64, CheckpointId)>,
@@ -27,7 +28,7 @@ pub fn run(arguments: &[&str]) {
     let [dir, ground, name, writers] = arguments else { panic!("{arguments:?}") };
     let mut journal = Journal::open(&Path::new(ground).join(name));
     let writers = writers.parse().unwrap();
-    let mut reader = Reader::new(writers);
+    let mut reader = Reader::new(dir, writers);
     let stop = Path::new(ground).join("stop");
     let open = || {
         let options = Store::options().max_history(None).busy_timeout(PATIENCE);
@@ -37,7 +38,7 @@ pub fn run(arguments: &[&str]) {
     let mut store = open();
     // Another worker of this process, for whom this one takes in what others put, and the reverse.
     let beside = (!short_lived).then(|| {
-        let (store, stop, mut reader) = (store.clone(), stop.clone(), Reader::new(writers));
+        let (store, stop, mut reader) = (store.clone(), stop.clone(), Reader::new(dir, writers));
         std::thread::spawn(move || {
             while !stop.exists() {
                 reader.pairs(&store);
@@ -70,8 +71,8 @@ pub fn run(arguments: &[&str]) {
 }
 
 impl Reader {
-    fn new(writers: u64) -> Reader {
-        Reader { writers, common: None, newest: BTreeMap::new(), oldest: BTreeMap::new() }
+    fn new(dir: &str, writers: u64) -> Reader {
+        Reader { dir: dir.to_owned(), writers, common: None, newest: BTreeMap::new(), oldest: BTreeMap::new() }
     }
 
     /// The common thread only grows, each put behind the head it names; notes the order seen.
@@ -86,7 +87,12 @@ impl Reader {
         let newer: Vec<_> = store.list(COMMON, &query).unwrap().map(Result::unwrap).collect();
         for info in newer.into_iter().rev() {
             let before = self.common.take();
-            assert_eq!(info.parent.as_ref(), before.as_ref().map(|(_, id)| id), "{info:?} does not follow {before:?}");
+            assert_eq!(
+                info.parent.as_ref(),
+                before.as_ref().map(|(_, id)| id),
+                "{info:?} does not follow {before:?}; {}",
+                afterwards(&self.dir, store)
+            );
             assert!(before.is_none_or(|(seq, _)| seq < info.seq), "{info:?} has no higher number");
             journal.note(&format!("{} {}", info.seq, info.id));
             self.common = Some((info.seq, info.id));
@@ -148,6 +154,15 @@ impl Reader {
         }
         number
     }
+}
+
+/// What the common thread is a moment later for this handle and for a new one, and what is damaged.
+fn afterwards(dir: &str, store: &Store) -> String {
+    let list = |store: &Store| -> Vec<u64> {
+        store.list(COMMON, &HistoryQuery::default()).unwrap().map(|info| info.map_or(0, |info| info.seq)).collect()
+    };
+    let new = Store::options().read_only(true).open(dir).unwrap();
+    format!("afterwards it has {:?}, a new handle {:?}, which verifies as {:?}", list(store), list(&new), new.verify())
 }
 
 /// A thread's numbers, newest first.
