@@ -80,7 +80,7 @@ impl Lock for FileLock {
 }
 
 /// Makes a call until no signal interrupts it.
-fn uninterrupted(mut call: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     loop {
         match call() {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -237,7 +237,9 @@ mod tests {
             if left > 0 { Err(Errno::INTR.into()) } else { Ok(()) }
         };
         uninterrupted(&mut interrupted).unwrap();
-        assert!(uninterrupted(|| Err(Errno::NOLCK.into())).is_err_and(|error| error.raw_os_error() == Some(Errno::NOLCK.raw_os_error())));
+        assert!(
+            uninterrupted::<()>(|| Err(Errno::NOLCK.into())).is_err_and(|error| error.raw_os_error() == Some(Errno::NOLCK.raw_os_error()))
+        );
         let mut calls = 0;
         let contended = taken(|| {
             calls += 1;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::lock::FileLock;
+use super::lock::{FileLock, uninterrupted};
 use super::map::Map;
 use super::page::SharedPage;
 use super::{File, Fs, Lock, Medium, medium};
@@ -28,7 +28,7 @@ impl Fs for Os {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
-        fs::read_dir(path)?.map(|entry| entry.map(|entry| entry.file_name())).collect()
+        uninterrupted(|| fs::read_dir(path))?.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
     fn is_dir(&self, path: &Path) -> io::Result<Option<bool>> {

@@ -10,7 +10,11 @@ pub fn inside(mount: &str, dir: &Path, test: &str, name: &str, done: &str) {
     let mut command = Command::new("unshare");
     command.args(["-m", "sh", "-c", &script]).arg(std::env::current_exe().unwrap()).arg(dir).env(name, dir);
     match command.output() {
-        Ok(output) if output.status.success() => assert!(String::from_utf8_lossy(&output.stdout).contains(done)),
+        Ok(output) if output.status.success() => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.contains(done));
+            println!("{text}");
+        }
         Ok(output) => {
             let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
             assert!(!text.contains("panicked"), "{text}");
@@ -18,4 +22,14 @@ pub fn inside(mount: &str, dir: &Path, test: &str, name: &str, done: &str) {
         }
         Err(error) => println!("SKIP unshare: {error}"),
     }
+}
+
+/// Whether a program is there; says what is skipped if not.
+#[allow(dead_code, reason = "not every test needs one")]
+pub fn has(program: &str) -> bool {
+    let found = Command::new("sh").args(["-c", "command -v \"$0\" >/dev/null", program]).status().is_ok_and(|status| status.success());
+    if !found {
+        println!("SKIP {program}: it is not there");
+    }
+    found
 }
