@@ -8,7 +8,7 @@
 //!
 //! `head (48) | record | zeros to 8 | payload | zeros to 8`; layout in DESIGN.md, "Frame".
 
-use super::{Flaw, aligned, record, u32_at, u64_at};
+use super::{Flaw, aligned, are_counts, record, u32_at, u64_at};
 
 /// The size of a frame's head.
 pub(crate) const HEAD_BYTES: usize = 48;
@@ -127,6 +127,9 @@ impl Head {
             prev_check: u32_at(bytes, 32).ok_or(short)?,
             payload_check: u32_at(bytes, 36).ok_or(short)?,
         };
+        if !are_counts(&[head.seq, head.synced_end]) {
+            return Err(Flaw::Corrupt("frame number"));
+        }
         Ok((head, check))
     }
 

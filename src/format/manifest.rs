@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Flaw, VERSION, check_around, fixed, u16_at, u32_at, u64_at};
+use super::{Flaw, VERSION, are_counts, check_around, fixed, u16_at, u32_at, u64_at};
 
 /// The largest manifest, over a million segments; none larger is written or read.
 pub(crate) const BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -120,10 +120,17 @@ impl Manifest {
             return Err(Flaw::Unknown("manifest version"));
         }
         let (manifest, used) = fixed::read::<Manifest>(body)?;
-        if used != body.len() || manifest.segments.is_empty() {
+        if used != body.len() || manifest.segments.is_empty() || !manifest.counts() {
             return Err(Flaw::Corrupt("manifest body"));
         }
         Ok(manifest)
+    }
+
+    /// Whether all that is added to can be.
+    fn counts(&self) -> bool {
+        let Manifest { generation, epoch, seq_floor, next_number, compactions, compacted_at, .. } = *self;
+        are_counts(&[generation, epoch, seq_floor, next_number, compactions, compacted_at])
+            && self.segments.iter().all(|listed| are_counts(&[listed.number, listed.base, listed.end]))
     }
 }
 

@@ -31,6 +31,14 @@ pub enum Flaw {
 /// The format this version writes; 0 until it is frozen as 1.
 pub(crate) const VERSION: u16 = 0;
 
+/// Numbers, positions and counts are all below this, so that adding to one overflows nothing.
+const COUNTS_END: u64 = 1 << 63;
+
+/// Whether each of these can be a number, a position or a count.
+fn are_counts(numbers: &[u64]) -> bool {
+    numbers.iter().all(|number| *number < COUNTS_END)
+}
+
 /// The next multiple of 8: everything in a segment is aligned so.
 pub(crate) const fn aligned(length: u64) -> u64 {
     length.next_multiple_of(8)

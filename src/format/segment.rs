@@ -3,7 +3,7 @@
 //! A log segment holds a stretch of the log from its base position on; a compacted one stands for a
 //! run of older segments. Layout in DESIGN.md, "Segment header".
 
-use super::{Flaw, VERSION, check_around, field, u16_at, u32_at, u64_at};
+use super::{Flaw, VERSION, are_counts, check_around, field, u16_at, u32_at, u64_at};
 
 /// The size of a segment's header.
 pub(crate) const HEADER_BYTES: usize = 72;
@@ -84,7 +84,8 @@ impl Header {
             _ => return Err(Flaw::Unknown("segment kind")),
         };
         let first_frame = u32_at(bytes, 64).ok_or(short)?;
-        if (first_frame as usize) < HEADER_BYTES || first_frame % 8 != 0 || bytes[68..72] != [0; 4] {
+        let is_aligned = first_frame as usize >= HEADER_BYTES && first_frame % 8 == 0;
+        if !is_aligned || bytes[68..72] != [0; 4] || !are_counts(&[a, b]) {
             return Err(Flaw::Corrupt("segment header"));
         }
         Ok(Header {

@@ -9,6 +9,8 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+#[cfg(any(test, feature = "testing"))]
+use std::sync::Arc;
 #[cfg(target_os = "linux")]
 use std::sync::atomic::AtomicU32;
 pub(crate) use std::sync::atomic::AtomicU64;
@@ -35,8 +37,27 @@ pub(crate) struct SharedPage(Words);
 enum Words {
     /// And the inode of the file.
     Mapped(MmapRaw, u64),
-    #[cfg(test)]
-    Heap(Box<[AtomicU64; WORDS]>),
+    #[cfg(any(test, feature = "testing"))]
+    Heap(Heap),
+}
+
+/// A page that is in no file of the system.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) struct Heap {
+    /// The words, which all who map the page share.
+    pub words: Arc<[AtomicU64; WORDS]>,
+    /// As which file's it passes.
+    pub inode: u64,
+    /// Called before each use of a word: what was stored through the one before is there.
+    pub watch: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl Heap {
+    /// Words of zero.
+    pub fn zeros() -> Arc<[AtomicU64; WORDS]> {
+        Arc::new([const { AtomicU64::new(0) }; WORDS])
+    }
 }
 
 impl SharedPage {
@@ -73,14 +94,20 @@ impl SharedPage {
     /// A page of zeros that nobody else sees.
     #[cfg(test)]
     pub fn unshared() -> SharedPage {
-        SharedPage(Words::Heap(Box::new([const { AtomicU64::new(0) }; WORDS])))
+        SharedPage(Words::Heap(Heap { words: Heap::zeros(), inode: 0, watch: None }))
+    }
+
+    /// A page of a file system in memory.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn of_heap(heap: Heap) -> SharedPage {
+        SharedPage(Words::Heap(heap))
     }
 
     /// The inode of the file that it is mapped from, 0 without one.
     pub fn inode(&self) -> u64 {
         match &self.0 {
-            #[cfg(test)]
-            Words::Heap(_) => 0,
+            #[cfg(any(test, feature = "testing"))]
+            Words::Heap(heap) => heap.inode,
             Words::Mapped(_, inode) => *inode,
         }
     }
@@ -88,8 +115,13 @@ impl SharedPage {
     /// The word at `index`; an index past the page is our own bug.
     pub fn word(&self, index: usize) -> &AtomicU64 {
         match &self.0 {
-            #[cfg(test)]
-            Words::Heap(words) => &words[index],
+            #[cfg(any(test, feature = "testing"))]
+            Words::Heap(heap) => {
+                if let Some(watch) = &heap.watch {
+                    watch();
+                }
+                &heap.words[index]
+            }
             Words::Mapped(map, _) => {
                 assert!(index < WORDS, "a word outside the page");
                 // SAFETY: the map is page-aligned and `BYTES` long, so the word lies in it and is

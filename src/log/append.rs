@@ -125,11 +125,17 @@ impl Writer {
         self.begin(shared, manifest, vec![next])
     }
 
-    /// The manifest in which the active segment, wholly synced, is sealed; not installed here.
-    pub fn sealed(&mut self, shared: &Shared) -> Result<Manifest> {
+    /// Syncs all that was appended.
+    pub fn sync(&mut self, shared: &Shared) -> Result<()> {
         if shared.group.sync_to(shared, self.active.end_position())? == Synced::InDoubt {
             self.write_anew(shared)?;
         }
+        Ok(())
+    }
+
+    /// The manifest in which the active segment, wholly synced, is sealed; not installed here.
+    pub fn sealed(&mut self, shared: &Shared) -> Result<Manifest> {
+        self.sync(shared)?;
         let mut manifest = Manifest::clone(&self.manifest);
         manifest.seq_floor = shared.tail.next_seq();
         fresh::remove_retired(&shared.directory, &mut manifest);

@@ -146,7 +146,9 @@ impl Shared {
     /// than the limit, which the next opener finishes (step 9).
     pub(super) fn retain_all(&self, keep: Option<u64>) -> Result<()> {
         {
-            let turn = self.turn()?;
+            let mut turn = self.turn()?;
+            // CRASH: else the limit could last and a put from before it not.
+            turn.sync(self)?;
             let mut manifest = Manifest::clone(&turn.manifest);
             manifest.max_history = keep.unwrap_or(0);
             manifest.seq_floor = self.tail.next_seq();

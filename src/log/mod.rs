@@ -41,7 +41,7 @@ mod read;
 mod rebuild;
 mod records;
 mod recovery;
-mod repair;
+pub(crate) mod repair;
 mod replay;
 mod runs;
 mod salvage;

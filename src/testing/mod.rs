@@ -2,6 +2,8 @@
 
 pub mod conformance;
 #[doc(hidden)]
+pub mod crash;
+#[doc(hidden)]
 pub mod fuzzing;
 #[doc(hidden)]
 pub mod states;

@@ -4,11 +4,17 @@
 //! claims ever makes the store allocate more than a small multiple of what is there.
 
 mod allocations;
+mod beside;
 mod chains;
+mod changes;
 mod flips;
 mod lengths;
+mod matrix;
 mod misplaced;
+mod oracle;
 mod repair;
+mod rounds;
+mod sample;
 #[path = "../scratch/mod.rs"]
 mod scratch;
 mod truncation;

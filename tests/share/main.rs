@@ -30,6 +30,7 @@ fn role() {
     child::play(&[
         ("writer", stress::writer),
         ("reader", stress::reader),
+        ("compactor", stress::compactor),
         ("opener", open_race::opener),
         ("linear", linear::worker),
         ("claimer", claims::claimer),

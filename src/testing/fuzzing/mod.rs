@@ -6,11 +6,15 @@
 //! are made by `seeds` from real values.
 
 mod decoders;
+mod directory;
 mod operations;
+mod scratch;
 mod seeds;
 mod texts;
 
+pub use super::crash::crashes;
 pub use decoders::{delta, frame, hint, manifest, names, record, segment};
+pub use directory::directory;
 pub use operations::operations;
 pub use seeds::seeds;
 pub use texts::{glob, json, metadata};
@@ -19,7 +23,7 @@ pub use texts::{glob, json, metadata};
 pub type Property = fn(&[u8]) -> bool;
 
 /// Every target by the name of its folder and its fuzz target.
-pub const TARGETS: [(&str, Property); 11] = [
+pub const TARGETS: [(&str, Property); 13] = [
     ("frame", frame),
     ("record", record),
     ("delta", delta),
@@ -30,5 +34,7 @@ pub const TARGETS: [(&str, Property); 11] = [
     ("json", json),
     ("glob", glob),
     ("metadata", metadata),
+    ("directory", directory),
     ("operations", operations),
+    ("crashes", crashes),
 ];

@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use super::scratch::Scratch;
 use crate::backend::memory::MemoryCheckpointer;
 use crate::batch::{Batch, Durability, ExpectedHead, Parent, PutOptions};
 use crate::checkpoint::{CheckpointId, Metadata, TypeTag};
@@ -322,26 +322,6 @@ impl Input<'_> {
 
     fn below(&mut self, bound: usize) -> usize {
         usize::from(self.next().unwrap_or(0)) % bound
-    }
-}
-
-/// A directory of one run, removed with it.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        static RUNS: AtomicU64 = AtomicU64::new(0);
-        let run = RUNS.fetch_add(1, Ordering::Relaxed);
-        let dir = std::env::temp_dir().join(format!("taffrail-operations-{}-{run}", std::process::id()));
-        std::fs::create_dir(&dir).unwrap();
-        Scratch(dir)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What is left behind is the temporary directory's own business.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

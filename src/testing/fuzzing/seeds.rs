@@ -26,7 +26,10 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "json" => texts(&[" [1, -0.0, 1e400]\n", r#"{"a":"\ud83d\u0000é","a":[null,true]}"#, "\"[[{\\\"\""]),
         "metadata" => texts(&[r#"{"step": 7, "a": 1, "a": {"b": null}}"#, "{}", r#"{"\u0061":2,"\"":0}"#]),
         "glob" => texts(&["\0\x05a*?\\*abc*", "\0\x03*a*xxaxx", "\x01\x04\x03\x00\x03\x01\x01\x00\x02\x01"]),
+        "directory" => edits(),
         "operations" => runs(),
+        // Setup, point, chance and steps.
+        "crashes" => vec![vec![0, 40, 1, 0, 8, 13], vec![1, 20, 2, 9, 13, 5, 15], vec![2, 60, 3, 3, 13, 2, 6, 11, 17]],
         _ => Vec::new(),
     }
 }
@@ -134,6 +137,13 @@ fn chained(states: &[Vec<u8>]) -> Vec<u8> {
         }
     }
     input
+}
+
+/// Nothing, a byte in some files, and edits behind which the checksums fit.
+fn edits() -> Vec<Vec<u8>> {
+    let each: Vec<u8> = (0..5).flat_map(|file| [file, 0, 40, 0, 1, 1]).collect();
+    let fitting = |file: u8, at: u8| vec![7, file, 4, at, 0, 2, 3, 3];
+    vec![vec![0], [vec![3], each].concat(), fitting(0, 30), fitting(2, 60), fitting(4, 2), vec![7, 3, 2, 50, 0, 9], vec![3, 4, 3, 0, 1, 0]]
 }
 
 /// Runs that put, delete, batch, limit and reopen, and two that crash.

@@ -6,8 +6,9 @@ use std::ops::AddAssign;
 use taffrail::{Checkpoint, Checkpointer, CheckpointerExt, HistoryQuery, StateBytes, Store};
 
 use super::journal::{self, Outcome};
+use super::killer::Killed;
 use super::round::Round;
-use super::step::{COMMON, Kind, Step, brief, own, pair, told};
+use super::step::{COMMON, Kind, Step, brief, kept, own, pair, told, tree};
 use crate::tidy::is_tidy;
 
 /// What was checked.
@@ -27,6 +28,8 @@ pub struct Counted {
     pub vanished: u64,
     /// Checkpoints of the common thread that readers had seen.
     pub seen: u64,
+    /// Processes that were killed.
+    pub killed: Killed,
 }
 
 impl AddAssign for Counted {
@@ -38,16 +41,17 @@ impl AddAssign for Counted {
         self.happened += other.happened;
         self.vanished += other.vanished;
         self.seen += other.seen;
+        self.killed += other.killed;
     }
 }
 
 /// One checkpoint as the store shows it.
-struct Shown {
-    id: String,
-    parent: Option<String>,
-    seq: u64,
-    writer: u64,
-    number: u64,
+pub struct Shown {
+    pub id: String,
+    pub parent: Option<String>,
+    pub seq: u64,
+    pub writer: u64,
+    pub number: u64,
 }
 
 impl Shown {
@@ -59,9 +63,9 @@ impl Shown {
 }
 
 /// A round's store, and what its writers did.
-struct Found<'a> {
-    round: &'a Round,
-    context: String,
+pub struct Found<'a> {
+    pub round: &'a Round,
+    pub context: String,
     /// Each thread's checkpoints, oldest first.
     threads: BTreeMap<String, Vec<Shown>>,
     counted: Counted,
@@ -108,18 +112,20 @@ impl Found<'_> {
     /// twice.
     fn is_one_order(&self) {
         let context = &self.context;
-        let [own, brief] = [own, brief].map(|name| (0..self.round.writers).map(move |writer| (name(writer), writer)));
-        let pairs = (0..self.round.writers).flat_map(|writer| pair(writer).map(|name| (name, writer)));
-        let owners: BTreeMap<String, u64> = own.chain(brief).chain(pairs).collect();
+        let alone = |writer| [own(writer), brief(writer), kept(writer), tree(writer)];
+        let threads = |writer| alone(writer).into_iter().chain(pair(writer)).map(move |name| (name, writer));
+        let owners: BTreeMap<String, u64> = (0..self.round.writers).flat_map(threads).collect();
         let mut numbers = BTreeSet::new();
         for (thread, shown) in &self.threads {
-            let mut parent = None;
+            // What is trimmed is still named, and a tree names what it goes on from.
+            let is_tree = thread.starts_with("tree ");
+            let mut parent = shown.first().and_then(|one| one.parent.clone()).filter(|_| thread.starts_with("kept "));
             let mut last = 0;
             let owner = owners.get(thread);
             assert!(owner.is_some() || thread == COMMON, "{context}: {thread:?} is nobody's thread");
             for one in shown {
                 assert!(owner.is_none_or(|owner| *owner == one.writer), "{context}: {thread} has a put of {}", one.writer);
-                assert_eq!(one.parent, parent, "{context}: {thread}: {} {} has another parent", one.writer, one.number);
+                assert!(is_tree || one.parent == parent, "{context}: {thread}: {} {} has another parent", one.writer, one.number);
                 assert!(one.seq > last, "{context}: {thread}: seq {} after {last}", one.seq);
                 assert!(numbers.insert(one.seq), "{context}: {thread}: seq {} was given twice", one.seq);
                 (parent, last) = (Some(one.id.clone()), one.seq);
@@ -147,9 +153,11 @@ impl Found<'_> {
             .flat_map(|kind| self.of_kind(&steps, writer, kind).into_iter().map(move |(number, outcome)| (number, (kind, outcome))))
             .collect();
         self.brief_is_one_of(writer, &touching);
+        self.kept_is_one_of(writer, &steps);
+        self.tree_is_what_was_done(writer, &steps);
     }
 
-    fn shown(&self, thread: &str) -> &[Shown] {
+    pub fn shown(&self, thread: &str) -> &[Shown] {
         self.threads.get(thread).map_or(&[], Vec::as_slice)
     }
 

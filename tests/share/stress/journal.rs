@@ -40,6 +40,12 @@ pub enum Outcome {
     Done(Vec<String>),
 }
 
+/// What a writer's steps were aimed at, by number, where they named a checkpoint.
+pub fn targets(path: &Path) -> BTreeMap<u64, String> {
+    let tries = lines(path).into_iter().filter(|words| words[0] == "try" && words.len() == 3);
+    tries.map(|words| (words[1].parse().unwrap(), words[2].clone())).collect()
+}
+
 /// A writer's steps, by number, and how many lives it had.
 pub fn steps(path: &Path) -> (BTreeMap<u64, Outcome>, u64) {
     let mut steps = BTreeMap::new();

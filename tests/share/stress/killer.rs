@@ -1,9 +1,14 @@
 //! A round's processes: starts them, kills, stops and continues them at random moments, ends them.
+//!
+//! One kill in ten is meant for a process that is opening the store, two for one that is the first to
+//! open it after all others were killed, and so recovers it; how many are met there is counted.
 
+use std::ops::{AddAssign, Range};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use super::opening;
 use super::round::{Ending, Round};
 use crate::chance::Chance;
 use crate::child::Child;
@@ -14,8 +19,37 @@ const STOPPED_MILLIS_MAX: u64 = 120;
 /// How long processes may take to end when they are asked to.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Who was killed.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Killed {
+    /// Moments at which one was, or all were.
+    pub moments: u64,
+    /// Processes.
+    pub all: u64,
+    /// Of them those that were opening the store.
+    pub opening: u64,
+    /// Of these those that were alone, and the first to open it since others were killed.
+    pub recovering: u64,
+}
+
+impl AddAssign for Killed {
+    fn add_assign(&mut self, other: Killed) {
+        self.moments += other.moments;
+        self.all += other.all;
+        self.opening += other.opening;
+        self.recovering += other.recovering;
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Role {
+    Writer,
+    Reader,
+    Compactor,
+}
+
 struct Member {
-    writes: bool,
+    role: Role,
     number: u64,
     life: u64,
     child: Child,
@@ -23,32 +57,86 @@ struct Member {
 }
 
 /// Runs a round to its end: afterwards none of its processes is there.
-pub fn run(round: &Round) {
+pub fn run(round: &Round) -> Killed {
     let mut chance = Chance::new(!round.seed);
-    let writers = (0..round.writers).map(|number| (true, number));
-    let readers = (0..round.readers).map(|number| (false, number));
-    let mut members: Vec<Member> = writers.chain(readers).map(|(writes, number)| Member::start(round, writes, number, 0)).collect();
+    let of = |role: Role, count: u64| (0..count).map(move |number| Member::start(round, role, number, 0));
+    let members = of(Role::Writer, round.writers).chain(of(Role::Reader, round.readers)).chain(of(Role::Compactor, 1));
+    let mut crew = Crew { round, members: members.collect(), killed: Killed::default() };
     let end = Instant::now() + Duration::from_millis(round.millis);
     let mut kills = round.kills;
     while Instant::now() < end {
         std::thread::sleep(chance.micros(12_000));
-        continue_those_due(&mut members);
-        let at = chance.below(members.len() as u64) as usize;
+        continue_those_due(&mut crew.members);
+        let all = 0..crew.members.len();
+        let at = chance.below(all.end as u64) as usize;
         if kills > 0 && chance.once_in(3) {
             kills -= 1;
-            // Now and then all at once, so that the next one is the first to open the store.
-            let all = chance.once_in(6);
-            let range = if all { 0..members.len() } else { at..at + 1 };
-            members[range.clone()].iter_mut().for_each(|member| signal_if_there(member, libc::SIGKILL));
-            members[range.clone()].iter_mut().for_each(|member| member.is_gone(&round.context()));
-            std::thread::sleep(chance.micros(2_000));
-            members[range].iter_mut().for_each(|member| *member = Member::start(round, member.writes, member.number, member.life + 1));
-        } else if members[at].stopped_until.is_none() && chance.once_in(2) {
-            signal_if_there(&mut members[at], libc::SIGSTOP);
-            members[at].stopped_until = Some(Instant::now() + Duration::from_millis(1 + chance.below(STOPPED_MILLIS_MAX)));
+            crew.killed.moments += 1;
+            match chance.below(10) {
+                0 => crew.kill_while_opening(at..at + 1, at, &mut chance),
+                1 | 2 => crew.kill_while_opening(all, at, &mut chance),
+                // Now and then all at once, so that the next one is the first to open the store.
+                _ if chance.once_in(6) => crew.replace(all, &mut chance),
+                _ => crew.replace(at..at + 1, &mut chance),
+            }
+        } else if crew.members[at].stopped_until.is_none() && chance.once_in(2) {
+            signal_if_there(&mut crew.members[at], libc::SIGSTOP);
+            crew.members[at].stopped_until = Some(Instant::now() + Duration::from_millis(1 + chance.below(STOPPED_MILLIS_MAX)));
         }
     }
-    finish(round, members, &mut chance);
+    let killed = crew.killed;
+    finish(round, crew.members, &mut chance);
+    killed
+}
+
+/// The longest that an opening is left alone before its process is killed.
+const OPENING_MICROS_MAX: u64 = 1_500;
+
+/// A round's processes while it lasts.
+struct Crew<'a> {
+    round: &'a Round,
+    members: Vec<Member>,
+    killed: Killed,
+}
+
+impl Crew<'_> {
+    /// Kills these; answers how many of them were opening.
+    fn kill(&mut self, range: Range<usize>) -> u64 {
+        self.members[range.clone()].iter_mut().for_each(|member| signal_if_there(member, libc::SIGKILL));
+        let mut opening = 0;
+        for member in &mut self.members[range] {
+            member.is_gone(&self.round.context());
+            self.killed.all += 1;
+            opening += u64::from(opening::was_met(&self.round.ground(), member.child.id()));
+        }
+        self.killed.opening += opening;
+        opening
+    }
+
+    fn start(&mut self, range: Range<usize>) {
+        for member in &mut self.members[range] {
+            *member = Member::start(self.round, member.role, member.number, member.life + 1);
+        }
+    }
+
+    fn replace(&mut self, range: Range<usize>, chance: &mut Chance) {
+        self.kill(range.clone());
+        std::thread::sleep(chance.micros(2_000));
+        self.start(range);
+    }
+
+    /// Kills these, then one of them once more, while it opens what they have left.
+    fn kill_while_opening(&mut self, range: Range<usize>, at: usize, chance: &mut Chance) {
+        self.kill(range.clone());
+        self.start(at..at + 1);
+        opening::wait_for(&self.round.ground(), self.members[at].child.id());
+        std::thread::sleep(chance.micros(OPENING_MICROS_MAX));
+        let met = self.kill(at..at + 1);
+        if range.len() > 1 {
+            self.killed.recovering += met;
+        }
+        self.start(range);
+    }
 }
 
 fn finish(round: &Round, mut members: Vec<Member>, chance: &mut Chance) {
@@ -94,22 +182,21 @@ fn signal_if_there(member: &mut Member, which: libc::c_int) {
 }
 
 impl Member {
-    fn start(round: &Round, writes: bool, number: u64, life: u64) -> Member {
-        let dir = round.dir();
-        let ground = dir.parent().unwrap().to_str().unwrap();
-        let dir = dir.to_str().unwrap();
+    fn start(round: &Round, role: Role, number: u64, life: u64) -> Member {
+        let (dir, ground) = (round.dir(), round.ground());
+        let [dir, ground] = [&dir, &ground].map(|path| path.to_str().unwrap());
         let [own, seed, writers, segment_bytes, reopen] =
             [number, round.seed, round.writers, round.segment_bytes, round.reopen].map(|number| number.to_string());
-        let child = if writes {
-            Child::start("writer", &[dir, ground, &own, &seed, &segment_bytes, &reopen])
-        } else {
-            Child::start("reader", &[dir, ground, &format!("reader {life} {number}"), &writers])
+        let child = match role {
+            Role::Writer => Child::start("writer", &[dir, ground, &own, &seed, &segment_bytes, &reopen]),
+            Role::Reader => Child::start("reader", &[dir, ground, &format!("reader {life} {number}"), &writers]),
+            Role::Compactor => Child::start("compactor", &[dir, ground]),
         };
-        Member { writes, number, life, child, stopped_until: None }
+        Member { role, number, life, child, stopped_until: None }
     }
 
     fn name(&self) -> String {
-        format!("{} {}, life {}", if self.writes { "writer" } else { "reader" }, self.number, self.life)
+        format!("{:?} {}, life {}", self.role, self.number, self.life)
     }
 
     /// Waits for one that was killed; it may have ended well by itself before, but not failed.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use taffrail::{CheckpointId, Checkpointer, HistoryQuery, Matching, Store, ThreadQuery};
 
 use super::journal::Journal;
-use super::step::{COMMON, brief, own, pair, told};
+use super::opening;
+use super::step::{COMMON, brief, kept, own, pair, told, tree};
 use crate::chance::number;
 use crate::child::PATIENCE;
 
@@ -32,7 +33,7 @@ pub fn run(arguments: &[&str]) {
     let stop = Path::new(ground).join("stop");
     let open = || {
         let options = Store::options().max_history(None).busy_timeout(PATIENCE);
-        options.open(dir).unwrap_or_else(|error| panic!("{name}: {error:?}"))
+        opening::noted(Path::new(ground), || options.open(dir)).unwrap_or_else(|error| panic!("{name}: {error:?}"))
     };
     let short_lived = number("TAFFRAIL_STRESS_REOPEN").is_some();
     let mut store = open();
@@ -55,6 +56,7 @@ pub fn run(arguments: &[&str]) {
         reader.single(&store, poll % 8 == 0);
         reader.pairs(&store);
         reader.brief(&store);
+        reader.kept_and_trees(&store);
         if poll % 16 == 9 && name.ends_with('1') {
             peek(dir, reader.writers);
         }
@@ -140,6 +142,18 @@ impl Reader {
             if begun.is_some_and(|begun| oldest > begun) {
                 let before = before.unwrap();
                 assert!(oldest > before, "{thread} begins with {oldest} and had shown {before} before it was deleted");
+            }
+        }
+    }
+
+    /// What is kept is the newest, in one order; trees only have what was put to them, the newer first.
+    fn kept_and_trees(&mut self, store: &Store) {
+        for writer in 0..self.writers {
+            let thread = kept(writer);
+            self.head(store, &thread);
+            for thread in [thread, tree(writer)] {
+                let numbers = numbers(store, &thread);
+                assert!(numbers.is_sorted_by(|newer, older| newer > older), "{thread} is out of order: {numbers:?}");
             }
         }
     }

@@ -63,9 +63,14 @@ impl Round {
         self.file("store")
     }
 
+    /// The directory that the store lies in, and what is written down beside it.
+    pub fn ground(&self) -> PathBuf {
+        self.ground.as_ref().unwrap().path().to_owned()
+    }
+
     /// A file beside the store.
     pub fn file(&self, name: &str) -> PathBuf {
-        self.ground.as_ref().unwrap().path().join(name)
+        self.ground().join(name)
     }
 
     /// What a failure says about the round.

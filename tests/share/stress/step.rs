@@ -24,6 +24,21 @@ pub fn brief(writer: u64) -> String {
     format!("brief {writer}")
 }
 
+/// The thread of which a writer keeps only the newest, and now and then fewer.
+pub fn kept(writer: u64) -> String {
+    format!("kept {writer}")
+}
+
+/// The thread in which a writer goes on from older checkpoints, and deletes single ones.
+pub fn tree(writer: u64) -> String {
+    format!("tree {writer}")
+}
+
+/// The longest thread that is vacuumed: where its writer is killed, any of what was to go may have gone.
+pub const VACUUMED_MAX: usize = 12;
+/// What is answered of a longer one.
+pub const NOT_VACUUMED: &str = "longer";
+
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
@@ -37,6 +52,16 @@ pub enum Kind {
     Brief,
     /// Its deletion.
     Delete,
+    /// A put to the thread of which only the newest are kept.
+    Kept,
+    /// From now on it keeps so many.
+    Retain(u64),
+    /// All but so many of its newest go, unless it is long.
+    Vacuum(u64),
+    /// A put that names a checkpoint of the tree as its parent.
+    Branch,
+    /// The deletion of one checkpoint of the tree.
+    Prune,
 }
 
 /// One step of a writer.
@@ -67,6 +92,15 @@ impl Step {
             Kind::Brief,
             Kind::Brief,
             Kind::Delete,
+            Kind::Kept,
+            Kind::Kept,
+            Kind::Kept,
+            Kind::Retain(2 + number % 5),
+            Kind::Vacuum(1 + number % 3),
+            Kind::Branch,
+            Kind::Branch,
+            Kind::Branch,
+            Kind::Prune,
         ]);
         // What is over a quarter of a segment goes to a segment of its own.
         let large = (segment_bytes / 4 + 1 + chance.below(4000)).min(100_000);

@@ -2,10 +2,12 @@
 
 use std::path::Path;
 
-use taffrail::{Batch, Checkpointer, Committed, PutOptions, Store, TypeTag};
+use taffrail::{Batch, CheckpointId, Checkpointer, Committed, ErrorKind, HistoryQuery, Parent, PutOptions, Store, TypeTag, VacuumQuery};
 
+use super::forks;
 use super::journal::{self, Journal, Outcome};
-use super::step::{COMMON, Kind, Step, brief, own, pair, state, told};
+use super::opening;
+use super::step::{COMMON, Kind, NOT_VACUUMED, Step, VACUUMED_MAX, brief, kept, own, pair, state, told, tree};
 use crate::chance::Chance;
 use crate::child::PATIENCE;
 
@@ -14,6 +16,8 @@ const STEPS_MAX: u64 = 1500;
 
 /// How often a writer compacts the store.
 const COMPACTS_ONCE_IN: u64 = 30;
+/// How often a writer forks.
+const FORKS_ONCE_IN: u64 = 25;
 
 struct Writer {
     writer: u64,
@@ -31,7 +35,7 @@ pub fn run(arguments: &[&str]) {
     let mut journal = Journal::open(&path);
     let open = || {
         let options = Store::options().max_history(None).segment_bytes(segment_bytes).busy_timeout(PATIENCE);
-        let store = options.open(dir).unwrap_or_else(|error| panic!("writer {writer}: {error:?}"));
+        let store = opening::noted(ground, || options.open(dir)).unwrap_or_else(|error| panic!("writer {writer}: {error:?}"));
         assert!(store.recovery().damage.is_empty() && store.recovery().unproven.is_empty(), "{:?}", store.recovery());
         Some(store)
     };
@@ -49,11 +53,17 @@ pub fn run(arguments: &[&str]) {
             closed.close().unwrap();
             this = Writer { writer, store: open().unwrap() };
         }
-        if Chance::new(seed ^ (writer << 40) ^ number).once_in(COMPACTS_ONCE_IN) {
+        let mut chance = Chance::new(seed ^ (writer << 40) ^ number);
+        if chance.once_in(COMPACTS_ONCE_IN) {
             this.store.compact().unwrap();
         }
-        journal.note(&format!("try {number}"));
-        let answer = this.step(Step::of(seed, segment_bytes, writer, number), number);
+        if chance.once_in(FORKS_ONCE_IN) {
+            forks::fork(&this.store, chance.micros(3_000), number % 2 == 0);
+        }
+        let step = Step::of(seed, segment_bytes, writer, number);
+        let target = this.target(step.kind, &mut chance);
+        journal.note(&format!("try {number}{}", target.as_ref().map_or(String::new(), |id| format!(" {id}"))));
+        let answer = this.step(step, number, target);
         journal.note(&format!("done {number} {answer}"));
     }
     // Every other one ends without a word.
@@ -77,8 +87,18 @@ impl Writer {
         }
     }
 
+    /// The checkpoint of the tree that a step names: any, if there is one.
+    fn target(&self, kind: Kind, chance: &mut Chance) -> Option<CheckpointId> {
+        if !matches!(kind, Kind::Branch | Kind::Prune) {
+            return None;
+        }
+        let items = self.store.list(&tree(self.writer), &HistoryQuery::default()).unwrap();
+        let ids: Vec<_> = items.map(|info| info.unwrap().id).collect();
+        (!ids.is_empty()).then(|| ids[chance.below(ids.len() as u64) as usize].clone())
+    }
+
     /// Does a step and answers what the journal keeps of it.
-    fn step(&self, step: Step, number: u64) -> String {
+    fn step(&self, step: Step, number: u64, target: Option<CheckpointId>) -> String {
         let state = state(self.writer, number, step.length);
         let options = PutOptions::default().durability(step.durability);
         let put = |thread: &str| {
@@ -96,6 +116,27 @@ impl Writer {
                 assert!(!self.store.exists(&thread).unwrap(), "{thread}: it is there after {number} deleted it");
                 existed.to_string()
             }
+            Kind::Kept => put(&kept(self.writer)),
+            Kind::Retain(keep) => {
+                let answer = self.store.retain(Some(&kept(self.writer)), Some(keep as usize));
+                let is_absent = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound);
+                assert!(answer.is_ok() || is_absent, "{answer:?}");
+                answer.is_ok().to_string()
+            }
+            Kind::Vacuum(keep) => self.vacuum(keep as usize),
+            Kind::Branch => {
+                let (thread, parent) = (tree(self.writer), target.map_or(Parent::Root, Parent::Id));
+                self.store.put_bytes(&thread, TypeTag::BYTES, &state, options.parent(parent)).unwrap().to_string()
+            }
+            Kind::Prune => {
+                let thread = tree(self.writer);
+                let existed = target.is_some_and(|id| {
+                    let existed = self.store.delete_checkpoint(&thread, &id).unwrap();
+                    assert!(self.store.load_bytes(&thread, &id).unwrap().is_none(), "{thread}: {id} is there after {number} deleted it");
+                    existed
+                });
+                existed.to_string()
+            }
             Kind::Pair => {
                 let threads = pair(self.writer);
                 let mut batch = Batch::new();
@@ -111,5 +152,23 @@ impl Writer {
                 ids.collect::<Vec<_>>().join(" ")
             }
         }
+    }
+
+    /// Vacuums until only so many are left: what a compaction writes anew meanwhile is left to the next time.
+    fn vacuum(&self, keep: usize) -> String {
+        let thread = kept(self.writer);
+        let length = || self.store.list(&thread, &HistoryQuery::default()).unwrap().count();
+        if length() > VACUUMED_MAX {
+            return NOT_VACUUMED.to_owned();
+        }
+        let query = VacuumQuery { thread: Some(thread.clone()), keep: Some(keep), ..VacuumQuery::default() };
+        let mut gone = 0;
+        for _ in 0..100 {
+            gone += self.store.vacuum(&query).unwrap().checkpoints;
+            if length() <= keep {
+                return gone.to_string();
+            }
+        }
+        panic!("{thread}: a hundred vacuums leave more than {keep}")
     }
 }

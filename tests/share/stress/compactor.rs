@@ -1,0 +1,21 @@
+//! A process that does nothing but compact the store.
+
+use std::path::Path;
+use std::time::Duration;
+
+use taffrail::Store;
+
+use super::opening;
+use crate::child::PATIENCE;
+
+/// Plays it; its arguments are the directory and the round's ground.
+pub fn run(arguments: &[&str]) {
+    let [dir, ground] = arguments else { panic!("{arguments:?}") };
+    let ground = Path::new(ground);
+    let options = Store::options().max_history(None).busy_timeout(PATIENCE);
+    let store = opening::noted(ground, || options.open(dir)).unwrap_or_else(|error| panic!("the compactor: {error:?}"));
+    while !ground.join("stop").exists() {
+        store.compact().unwrap_or_else(|error| panic!("the compactor: {error:?}"));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
