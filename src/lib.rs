@@ -39,6 +39,7 @@ mod json;
 mod log;
 mod options;
 mod place;
+mod plant;
 mod query;
 mod report;
 #[cfg(any(test, feature = "testing"))]

@@ -7,12 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A layer's files, and the crate modules they may name.
-const LAYERS: [(&str, &[&str]); 6] = [
-    ("src/format/", &["format"]),
+const LAYERS: [(&str, &[&str]); 7] = [
+    ("src/format/", &["format", "plant"]),
     ("src/fs/", &["fs", "checkpoint"]),
-    ("src/log/", &["log", "format", "fs", "delta", "batch", "checkpoint", "checkpointer", "error", "options", "query", "report"]),
+    ("src/log/", &["log", "format", "fs", "delta", "batch", "checkpoint", "checkpointer", "error", "options", "plant", "query", "report"]),
     ("src/backend/", &["batch", "checkpoint", "checkpointer", "error", "options", "query"]),
     ("src/delta", &["delta", "format"]),
+    ("src/plant.rs", &["plant"]),
     ("src/", &["batch", "checkpoint", "checkpointer", "error", "finite", "json", "query", "report"]),
 ];
 

@@ -14,6 +14,7 @@ use crate::checkpoint::{ID_BYTES_MAX, TAG_BYTES_MAX, check_thread};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::frame::HEAD_BYTES;
 use crate::format::manifest::Manifest;
+use crate::plant::planted;
 use crate::query::ThreadQuery;
 
 /// How many threads are trimmed in one turn when the store's limit is lowered.
@@ -81,7 +82,8 @@ impl Shared {
         };
         let (start, end) = turn.append(self, &plan)?;
         // Nothing before a Buffered put waits for a sync: then it may be seen as soon as it is written.
-        let at_once = durability == Durability::Buffered && self.tail.visible() == start;
+        let asks_no_sync = durability == Durability::Buffered || planted!("acknowledged-unsynced");
+        let at_once = asks_no_sync && self.tail.visible() == start;
         let mut reading = self.follower.reading();
         let last_seq = self.tail.next_seq() - 1;
         reading.appended(&turn.active, last_seq);
@@ -103,6 +105,9 @@ impl Shared {
         }
         self.tail.count_durable();
         drop(turn);
+        if planted!("shown-unsynced") {
+            self.tail.raise_visible(end);
+        }
         self.sync_to(end).map_err(unsaid)?;
         Ok(Some(Written { results: plan.results, placed: plan.placed }))
     }

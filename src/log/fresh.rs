@@ -176,6 +176,10 @@ pub(crate) fn remove_retired(directory: &Directory, manifest: &mut Manifest) {
     if manifest.retired.is_empty() || !directory.contents().is_ok_and(|contents| is_complete(manifest, &contents)) {
         return;
     }
+    // CRASH: the manifest that retired them may not last yet, where who installed it could not sync it.
+    if directory.sync().is_err() {
+        return;
+    }
     manifest.retired.retain(|&number| {
         hints::remove(directory, number);
         directory.remove(&names::segment(number)).is_err()

@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::Flaw;
 use crate::format::frame::{self, HEAD_BYTES};
 use crate::format::record::{Coding, Difference, Record};
+use crate::plant::planted;
 
 /// Why a state cannot be rebuilt: most of the time, a frame's checksums say so.
 pub(crate) const NEEDED: &str = "a record that it needs is damaged";
@@ -58,7 +59,7 @@ impl Rebuilt {
     pub fn state(&self, segments: &SegmentSet, view: &View, entry: &Entry, hash: u64) -> Option<Result<StateBytes>> {
         let step = self.places.iter().rposition(|place| *place == entry.place)? + 1;
         let state = self.chain.state(step)?;
-        if delta::content_hash(&state) == hash {
+        if delta::content_hash(&state) == hash || planted!("hash-not-checked") {
             return Some(Ok(state.into()));
         }
         Some(Err(damaged(segments, view, entry, Flaw::Corrupt("content hash"))))

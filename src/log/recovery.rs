@@ -27,6 +27,7 @@ use crate::format::manifest::{Listed, Manifest};
 use crate::format::names;
 use crate::fs::Lock;
 use crate::options::{MAX_HISTORY_DEFAULT, Options};
+use crate::plant::planted;
 use crate::report::Recovery;
 
 /// A store as opening found or made it.
@@ -162,7 +163,12 @@ fn recover(directory: &Directory, options: &Options, write_lock: u64, contents: 
     let mut read = Read::files(directory, &manifest, marks.map_or(0, |marks| marks.synced))?;
     // 7. Files the manifest does not list.
     let mut report = Recovery::default();
-    for leftover in judge_unlisted(directory, &manifest)? {
+    let leftovers = judge_unlisted(directory, &manifest)?;
+    if !leftovers.is_empty() {
+        // CRASH: who installed this manifest may have died before it lasted; the one before it lists what goes here.
+        directory.sync()?;
+    }
+    for leftover in leftovers {
         leftover.carry_out(directory, &mut report)?;
     }
     read.examined.disbelieved.iter().for_each(|&number| hints::remove(directory, number));
@@ -170,7 +176,7 @@ fn recover(directory: &Directory, options: &Options, write_lock: u64, contents: 
     let tail = Tail::make(directory)?;
     tail.set_next_number(manifest.next_number);
     let seq_max = read.examined.seq_max;
-    let clean = marks.filter(|marks| ended_cleanly(marks, directory.fs.boot(), &manifest, &read.examined));
+    let clean = marks.filter(|marks| planted!("end-believed") || ended_cleanly(marks, directory.fs.boot(), &manifest, &read.examined));
     let (active, next_seq) = match clean.map(|marks| wiped(directory, options, &manifest, &read).map(|active| (marks, active))) {
         Some(Ok((marks, active))) => {
             read.replay.take_tail(&manifest, &read.examined.end.tail)?;
@@ -195,7 +201,7 @@ fn recover(directory: &Directory, options: &Options, write_lock: u64, contents: 
 fn wiped(directory: &Directory, options: &Options, manifest: &Manifest, read: &Read) -> Result<Active> {
     let active = read.active(directory, options, manifest, true)?;
     let torn_bytes = read.examined.end.torn_bytes;
-    if torn_bytes > 0 {
+    if torn_bytes > 0 && !planted!("end-not-wiped") {
         // CRASH: half wiped, it is as torn as it was.
         let wiped = active.wipe(active.position(active.end + torn_bytes));
         wiped.map_err(|error| Error::os("write", &active.segment.path, error))?;

@@ -29,10 +29,15 @@ pub(super) fn all(disk: &Disk) -> Kept {
     Kept { names: vec![true; disk.unsynced_names()], data: vec![Part::All; disk.unsynced_data().len()] }
 }
 
+/// What is certain alone.
+pub(super) fn none(disk: &Disk) -> Kept {
+    Kept { names: vec![false; disk.unsynced_names()], data: vec![Part::None; disk.unsynced_data().len()] }
+}
+
 /// Disks that are always looked at: with all, with nothing, with one thing more or less.
 pub(super) fn always(disk: &Disk) -> Vec<Kept> {
     let (all, data) = (all(disk), disk.unsynced_data());
-    let none = Kept { names: vec![false; all.names.len()], data: vec![Part::None; all.data.len()] };
+    let none = none(disk);
     let no_page = |kept: &Kept| {
         let parts = kept.data.iter().zip(&data).map(|(part, (_, is_page))| if *is_page { Part::None } else { *part });
         Kept { data: parts.collect(), ..kept.clone() }

@@ -124,8 +124,8 @@ pub(super) struct Image {
 }
 
 const ROOT: u64 = 1;
-/// Numbers from here on are for what an image does not hold.
-const LATER: u64 = 1 << 32;
+/// Who goes on with a disk gives numbers from a multiple of this on: none that a file had which is gone.
+const NUMBERS: u64 = 1 << 16;
 
 impl Image {
     /// A disk without anything.
@@ -138,7 +138,7 @@ impl Memory {
     /// One that holds what lies on a disk; `boot` tells which run of the system it is.
     pub fn of(image: &Image, boot: u8) -> Memory {
         let nodes = image.files.iter().map(|(file, bytes)| (*file, bytes.clone().map_or(Node::Dir, Node::File)));
-        let next = image.files.keys().next_back().map_or(LATER, |last| last + 1);
+        let next = (image.files.keys().next_back().copied().unwrap_or(ROOT) / NUMBERS + 1) * NUMBERS;
         let state = State { names: image.names.clone(), nodes: nodes.collect(), next, boot: [boot; 16], ..State::default() };
         Memory(Arc::new(Inner { state: Mutex::new(state), clock: AtomicU64::new(0) }))
     }

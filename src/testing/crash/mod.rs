@@ -60,19 +60,18 @@ pub struct Counted {
 /// So many violations are told.
 const VIOLATIONS_MAX: usize = 20;
 
-/// Every sequence of up to so many steps, behind each setup.
+/// Every sequence of up to so many steps, behind each setup; the shorter ones first, so that each has its number
+/// whatever longer ones there are.
 fn sequences(steps: usize) -> Vec<(Setup, Vec<Step>)> {
-    let mut runs = vec![Vec::new()];
-    let mut all: Vec<Vec<Step>> = Vec::new();
+    let (mut runs, mut all) = (vec![Vec::new()], Vec::new());
     for _ in 0..steps {
         runs = runs.iter().flat_map(|run: &Vec<Step>| Step::ALL.map(|step| run.iter().copied().chain([step]).collect())).collect();
-        all.extend(runs.iter().cloned());
+        for setup in Setup::ALL {
+            let open = (setup == Setup::Nothing).then_some(Step::Open);
+            all.extend(runs.iter().map(|run| (setup, open.into_iter().chain(run.iter().copied()).collect())));
+        }
     }
-    let behind = |setup: Setup| {
-        let open = if setup == Setup::Nothing { vec![Step::Open] } else { Vec::new() };
-        all.iter().map(move |run| (setup, open.iter().chain(run).copied().collect()))
-    };
-    Setup::ALL.into_iter().flat_map(behind).collect()
+    all
 }
 
 /// Looks at the disks that crashes leave.
@@ -189,6 +188,10 @@ impl Look<'_> {
         let (in_step, points) = (self.extent.by_chance[steps.clamp(1, 3) - 1], done.points[step]);
         let by_chance = in_step / points + usize::from(self.chance.below(points) < in_step % points);
         choices.extend((0..by_chance).map(|_| choose::by_chance(disk, &mut self.chance)));
+        let allowed_from = |from: usize| Allowed {
+            shown: &done.shown[from..=upto.min(done.shown.len() - 1)],
+            nothing: done.steps[0] == Step::Open && from == 0,
+        };
         // The first of all is what a killed process leaves: nothing is lost that any call has done.
         for (number, choice) in std::iter::once(choose::all(disk)).chain(choices).enumerate() {
             let is_killed = number == 0;
@@ -198,8 +201,7 @@ impl Look<'_> {
             if !seen.insert(hash ^ (from as u64) << 48 ^ (upto as u64) << 56 ^ u64::from(is_killed)) {
                 continue;
             }
-            let nothing = done.steps[0] == Step::Open && from == 0;
-            let allowed = Allowed { shown: &done.shown[from..=upto.min(done.shown.len() - 1)], nothing };
+            let allowed = allowed_from(from);
             let boot = if is_killed { SAME_BOOT } else { SAME_BOOT + 1 };
             let again = self.chance.below(self.extent.again_one_in) == 0;
             let what = |what: String| format!("{}, {choice:?}: {what}", if is_killed { "killed" } else { "power cut" });
@@ -212,15 +214,26 @@ impl Look<'_> {
                 }
             }
             if again {
-                self.again(&image, boot, &allowed, &opened, 2).map_err(what)?;
+                // What a killed process wrote without a sync, the next one reads; a power cut takes it all the same.
+                let left = if is_killed { disk.clone() } else { Disk::of(image.clone()) };
+                self.again(&image, left, boot, [&allowed, &allowed_from(kept)], &opened, 2).map_err(what)?;
             }
         }
         Ok(())
     }
 
-    /// Crashes in the opening of a disk, at each point of it; `depth` times one in the other.
-    fn again(&mut self, image: &Image, boot: u8, allowed: &Allowed<'_>, opened: &check::Opened, depth: usize) -> Result<(), String> {
-        let mut disk = Disk::of(image.clone());
+    /// Crashes in the opening of what was `left`, which read as `image`, at each point of it; `depth` times one in
+    /// the other. `allowed`: what may be shown once it is killed, and once the power is cut.
+    fn again(
+        &mut self,
+        image: &Image,
+        left: Disk,
+        boot: u8,
+        allowed: [&Allowed<'_>; 2],
+        opened: &check::Opened,
+        depth: usize,
+    ) -> Result<(), String> {
+        let (mut disk, [killed, cut]) = (left, allowed);
         let points = opened.changes.len();
         for (at, change) in opened.changes.iter().enumerate() {
             disk.take(change).map_err(|what| format!("in the opening, change {at}: {what}"))?;
@@ -229,14 +242,15 @@ impl Look<'_> {
             }
             let all = choose::all(&disk);
             // The process is killed; the power is cut, with all of it on the disk, or some.
-            for (boot, choice) in [(boot, all.clone()), (boot + 1, all), (boot + 1, choose::by_chance(&disk, &mut self.chance))] {
+            let by_chance = choose::by_chance(&disk, &mut self.chance);
+            for (boot, choice, allowed) in [(boot, all.clone(), killed), (boot + 1, all, killed), (boot + 1, by_chance, cut)] {
                 let next = disk.image(&choice);
                 let what = |what: String| format!("then in the opening, change {at} ({change:?}), {choice:?}: {what}");
                 let deeper = depth > 1 && self.chance.below(8) == 0;
                 let once_more = check(&next, boot, allowed, deeper, false).map_err(what)?;
                 self.found.push(("Recovery".to_owned(), hash_of(&next)));
                 if deeper {
-                    self.again(&next, boot, allowed, &once_more, depth - 1).map_err(what)?;
+                    self.again(&next, Disk::of(next.clone()), boot, [allowed; 2], &once_more, depth - 1).map_err(what)?;
                 }
             }
         }
@@ -244,10 +258,11 @@ impl Look<'_> {
         let shown = [opened.contents.clone()];
         let is_there = image.names.contains_key(&std::path::Path::new(STORE).join("MANIFEST"));
         if is_there {
-            let choice = choose::by_chance(&disk, &mut self.chance);
-            let next = disk.image(&choice);
-            let once_more = Allowed { shown: &shown, nothing: false };
-            check(&next, boot + 1, &once_more, false, false).map_err(|what| format!("behind the opening, {choice:?}: {what}"))?;
+            for choice in [choose::none(&disk), choose::by_chance(&disk, &mut self.chance)] {
+                let next = disk.image(&choice);
+                let once_more = Allowed { shown: &shown, nothing: false };
+                check(&next, boot + 1, &once_more, false, false).map_err(|what| format!("behind the opening, {choice:?}: {what}"))?;
+            }
         }
         Ok(())
     }
