@@ -131,7 +131,7 @@ mod tests {
     const ROOMY: Sums = Sums { keyframe: u32::MAX, deltas: 0, stored: 0, unpacked: 0, ops: 0 };
 
     /// Bytes that look like no others, the same for a seed.
-    fn noise(seed: u64, length: usize) -> Vec<u8> {
+    pub(super) fn noise(seed: u64, length: usize) -> Vec<u8> {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut next = || {
             state ^= state << 13;
@@ -243,6 +243,46 @@ mod tests {
             holds(&base, &noise(2, length));
             holds(&vec![0; length], &vec![0; length + 7]);
         }
+    }
+
+    #[test]
+    fn why_a_state_is_stored_whole_is_told() {
+        let why = |base: &[u8], target: &[u8], sums| encode(base, target, sums, &mut Scratch::default()).unwrap_err();
+        let (base, other) = (noise(1, 5000), noise(2, 5000));
+        assert_eq!(why(&base, &other, ROOMY), Whole::Useless);
+        assert_eq!(why(&base, &base[..100], ROOMY), Whole::Keyframe, "too short");
+        assert_eq!(why(&base, &base, Sums { deltas: 64, ..ROOMY }), Whole::Keyframe, "the chain is long");
+        // One op, and what is left of it is not enough; an op more than there is room for.
+        assert_eq!(why(&base, &base, Sums { keyframe: 1000, stored: 1000, ..ROOMY }), Whole::Keyframe, "no room is left");
+        assert_eq!(why(&base, &base, Sums { unpacked: 5000, ..ROOMY }), Whole::Keyframe, "it unpacks to too much");
+        let two = [&base[..2000], b"new", &base[2000..]].concat();
+        assert_eq!(why(&base, &two, Sums { ops: 16_383, ..ROOMY }), Whole::Keyframe, "too many ops");
+        assert!(encode(&base, &two, Sums { ops: 16_382, ..ROOMY }, &mut Scratch::default()).is_ok());
+    }
+
+    #[test]
+    fn a_delta_that_gives_another_state_is_noticed() {
+        let (base, target) = (b"0123456789", b"01234abc56");
+        let ops = [payload::Op { literal: 0, copy: 5, from: 0 }, payload::Op { literal: 3, copy: 2, from: 5 }];
+        let bytes = payload::write(&ops, target);
+        let right = Stored { payload: &bytes, is_packed: false, unpacked_len: bytes.len() as u32, state_len: 10 };
+        let mut scratch = Scratch::default();
+        assert!(gives(&right, base, target, &mut scratch));
+        assert!(!gives(&right, base, b"01234abd56", &mut scratch), "another literal");
+        assert!(!gives(&right, base, b"01234abc57", &mut scratch), "another copy");
+        assert!(!gives(&right, base, b"01234abc567", &mut scratch), "a longer state");
+        assert!(!gives(&right, &base[..6], target, &mut scratch), "a shorter base");
+        assert!(!gives(&Stored { unpacked_len: 99, ..right }, base, target, &mut scratch), "another length");
+    }
+
+    #[test]
+    fn memory_is_kept_for_the_next_difference_up_to_a_bound() {
+        let base = noise(1, 3 << 20);
+        let mut scratch = Scratch::default();
+        encode(&base, &[&base[..], b"a little"].concat(), ROOMY, &mut scratch).unwrap();
+        assert!((1..4096).contains(&scratch.unpacked.capacity()));
+        encode(&base, &[&base[..], &noise(2, 3 << 19)].concat(), ROOMY, &mut scratch).unwrap();
+        assert_eq!(scratch.unpacked.capacity(), 0, "more than 1 MiB was let go");
     }
 
     #[test]

@@ -218,3 +218,63 @@ fn hash<const WINDOW: usize>(window: &[u8; WINDOW]) -> u64 {
     let mixed = |sum: u64, (word, factor): (&[u8; 8], u64)| sum ^ u64::from_le_bytes(*word).wrapping_mul(factor).rotate_left(29);
     words.iter().zip(FACTORS).fold(0, mixed).wrapping_mul(FACTORS[0])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{payload, tests::noise};
+    use super::*;
+
+    /// What is found at `length` bytes, after some change of them: the ops, and the bytes of all that is stored.
+    fn found(length: usize, change: impl FnOnce(&mut Vec<u8>)) -> (usize, usize) {
+        let base = noise(1, length);
+        let mut target = base.clone();
+        change(&mut target);
+        let mut ops = Vec::new();
+        assert!(diff(&base, &target, usize::MAX, &mut Anchors::default(), &mut ops));
+        assert_eq!(ops.iter().map(|op| (op.literal + op.copy) as usize).sum::<usize>(), target.len());
+        (ops.len(), payload::len(&ops))
+    }
+
+    /// A worse search would give every state back too: only its cost would tell.
+    #[test]
+    fn what_is_found_costs_what_it_did() {
+        let every = |step: usize, length: usize| found(length, |state| state.iter_mut().step_by(step).for_each(|byte| *byte ^= 1));
+        let blocks =
+            |length: usize, block: usize| found(length, |state| *state = state.chunks(block).rev().flatten().copied().collect::<Vec<u8>>());
+        let inserts = |length: usize, step: usize| {
+            found(length, |state| *state = state.chunks(step).flat_map(|chunk| [chunk, b"and what is new"].concat()).collect())
+        };
+        assert_eq!(every(7, 3000), (1, 3004));
+        assert_eq!(every(17, 3000), (177, 716));
+        assert_eq!(every(40, 3000), (75, 301));
+        assert_eq!(every(31, 70_000), (1, 70005));
+        assert_eq!(every(90, 70_000), (778, 3114));
+        assert_eq!(every(333, 70_000), (211, 1056));
+        assert_eq!(blocks(3000, 20), (135, 721));
+        assert_eq!(blocks(3000, 50), (60, 241));
+        assert_eq!(blocks(3000, 700), (5, 26));
+        assert_eq!(blocks(70_000, 70), (557, 33337));
+        assert_eq!(blocks(70_000, 200), (348, 2145));
+        assert_eq!(blocks(70_000, 3000), (24, 122));
+        assert_eq!(inserts(3000, 30), (95, 1967));
+        assert_eq!(inserts(3000, 300), (11, 193));
+        assert_eq!(inserts(70_000, 90), (641, 26033));
+        assert_eq!(inserts(70_000, 3000), (25, 459));
+        assert_eq!(found(3000, |state| drop(state.drain(1000..1400))), (2, 10));
+        assert_eq!(found(70_000, |state| drop(state.drain(1000..1400))), (2, 11));
+        assert_eq!(found(3000, |state| state.extend_from_within(..1500)), (2, 10));
+        // What is there twice goes on into the end that both have.
+        assert_eq!(found(3000, |state| *state = [&state[..1500], &state[500..]].concat()), (2, 10));
+        assert_eq!(found(70_000, |state| state.extend_from_within(300..2000)), (2, 12));
+        assert_eq!(found(70_000, |state| drop(state.splice(5000..5000, noise(2, 130_000)))), (2, 130014));
+    }
+
+    #[test]
+    fn anchors_of_a_long_base_stand_further_apart() {
+        let mut anchors = Anchors::default();
+        for (length, stride) in [(ANCHORS_MAX * 64 - 1, 64), (ANCHORS_MAX * 64, 128)] {
+            anchors.index::<COARSE_WINDOW>(&vec![0; length], 64);
+            assert_eq!(anchors.stride, stride, "{length} bytes");
+        }
+    }
+}

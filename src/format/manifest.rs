@@ -183,10 +183,20 @@ mod tests {
 
     #[test]
     fn a_newer_version_is_told_from_damage() {
-        let mut bytes = manifest().encode();
-        bytes[8] = 9;
-        let check = check_around(&bytes, CHECK_AT);
-        bytes[CHECK_AT..CHECK_AT + 4].copy_from_slice(&check.to_le_bytes());
-        assert_eq!(Manifest::decode(&bytes), Err(Flaw::Unknown("manifest version")));
+        for at in [8, 9, 10, 11] {
+            let mut bytes = manifest().encode();
+            bytes[at] = 9;
+            repair(&mut bytes);
+            assert_eq!(Manifest::decode(&bytes), Err(Flaw::Unknown("manifest version")), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_body_that_goes_on_or_lists_nothing_is_corrupt() {
+        let mut longer = [&manifest().encode()[..], &[0]].concat();
+        repair(&mut longer);
+        assert_eq!(Manifest::decode(&longer), Err(Flaw::Corrupt("manifest body")));
+        let nothing = Manifest { segments: Vec::new(), ..manifest() }.encode();
+        assert_eq!(Manifest::decode(&nothing), Err(Flaw::Corrupt("manifest body")));
     }
 }

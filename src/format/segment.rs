@@ -127,4 +127,22 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn a_newer_format_is_told_from_damage() {
+        let sound = Header { store: [9; 16], number: 12, salt: 77, kind: Kind::Log { base: 4096 }, first_frame: 72 }.encode().0;
+        let with = |at: usize, byte: u8| {
+            let mut bytes = sound;
+            bytes[at] = byte;
+            repair(&mut bytes);
+            Header::decode(&bytes).map(|header| header.first_frame)
+        };
+        assert_eq!(with(8, 9), Err(Flaw::Unknown("segment version")));
+        assert_eq!((with(10, 0), with(10, 3)), (Err(Flaw::Unknown("segment kind")), Err(Flaw::Unknown("segment kind"))));
+        assert_eq!(with(56, 1), Err(Flaw::Unknown("segment kind")), "a log has one base");
+        for (at, byte) in [(64, 64), (64, 73), (68, 1), (71, 1)] {
+            assert_eq!(with(at, byte), Err(Flaw::Corrupt("segment header")), "{byte} at {at}");
+        }
+        assert_eq!(with(64, 80), Ok(80), "the first frame may stand further on");
+    }
 }

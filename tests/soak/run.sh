@@ -35,6 +35,8 @@ part power env TAFFRAIL_POWER_ROUNDS=3000 cargo test --release --test kill power
 part stress env TAFFRAIL_STRESS_ROUNDS=10000 cargo test --release --test share stress:: -- --nocapture
 part damage env TAFFRAIL_DAMAGE=all TAFFRAIL_DAMAGE_RANDOM=5000000 cargo test --release --test damage -- --nocapture
 part model env PROPTEST_CASES=20000 cargo test --release --lib log::tests::model
+part plants tests/plants.sh
+part unsafe tests/soak/unsafe.sh
 part fuzz fuzz
 
 [ ${#failed[@]} -eq 0 ] || { echo "FAILED: ${failed[*]}" && exit 1; }

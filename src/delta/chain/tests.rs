@@ -134,6 +134,29 @@ fn states_that_double_are_bounded() {
 }
 
 #[test]
+fn a_copy_of_more_pieces_than_may_be_is_not_begun() {
+    let base: Vec<Piece> = (0..100).map(|at| Piece { to: at * 10, from: at * 20 }).collect();
+    let mut pieces = Vec::new();
+    for (most, may) in [(100, true), (99, false)] {
+        pieces.clear();
+        let mut composed = Composed { pieces: &mut pieces, base: &base, most, to: 0, near: 0 };
+        assert!(composed.copy(0, 0) && composed.pieces.is_empty(), "nothing is in no piece");
+        assert!(composed.copy(0, 10) && composed.pieces.len() == 1, "one piece to its end");
+        composed.pieces.clear();
+        assert_eq!(composed.copy(5, 995), may, "at most {most}");
+        assert_eq!(pieces.len(), if may { 100 } else { 1 });
+    }
+}
+
+#[test]
+fn a_keyframe_that_is_too_long_has_no_deltas() {
+    let copy = raw(&[Op { literal: 0, copy: 1, from: 0 }], b"");
+    for (length, may) in [(64 << 20, true), ((64 << 20) + 1, false)] {
+        assert_eq!(Chain::new(vec![0; length], Keep::Last).push(&stored(&copy)).is_ok(), may, "{length} bytes");
+    }
+}
+
+#[test]
 fn lists_that_grow_long_are_cut_short() {
     let root: Vec<u8> = (0..9000u32).map(|at| (at % 251) as u8).collect();
     // Every second byte is new, so that each state is in thousands of pieces.

@@ -29,8 +29,8 @@ use work::{Done, STORE, Setup, Step, answered, begun};
 pub struct Extent {
     /// Up to so many steps are done one after the other, in every order.
     pub steps: usize,
-    /// Only one in so many of those sequences.
-    pub one_in: usize,
+    /// Only one in so many of the sequences of two steps, and of those of more.
+    pub one_in: [usize; 2],
     /// So many disks by chance in each step of a sequence of one, of two, and of more, beside those that are
     /// always looked at.
     pub by_chance: [usize; 3],
@@ -81,8 +81,11 @@ pub fn images(extent: &Extent) -> Counted {
         Some(only) => vec![only],
         None => {
             let mut chance = Chance::new(extent.seed);
-            // The shortest are all looked at.
-            (0..sequences.len()).filter(|&at| sequences[at].1.len() < 3 || chance.below(extent.one_in) == 0).collect()
+            let mut is_chosen = |steps: &[Step]| {
+                let steps = steps.iter().filter(|step| **step != Step::Open).count();
+                steps < 2 || chance.below(extent.one_in[steps.min(3) - 2]) == 0
+            };
+            (0..sequences.len()).filter(|&at| is_chosen(&sequences[at].1)).collect()
         }
     };
     let (next, all) = (AtomicUsize::new(0), Mutex::new(All::default()));
@@ -118,7 +121,8 @@ pub fn crashes(data: &[u8]) -> bool {
     if steps.is_empty() {
         return false;
     }
-    let extent = Extent { steps: 0, one_in: 1, by_chance: [400; 3], again_one_in: 4, seed: u64::from(*chance), workers: 1, only: None };
+    let extent =
+        Extent { steps: 0, one_in: [1; 2], by_chance: [100; 3], again_one_in: 16, seed: u64::from(*chance), workers: 1, only: None };
     let mut look = Look { extent: &extent, number: 0, chance: Chance::new(extent.seed), found: Vec::new() };
     look.at(setup, &steps, Some(usize::from(*at))).unwrap_or_else(|what| panic!("{what}"));
     true
@@ -205,7 +209,7 @@ impl Look<'_> {
             let boot = if is_killed { SAME_BOOT } else { SAME_BOOT + 1 };
             let again = self.chance.below(self.extent.again_one_in) == 0;
             let what = |what: String| format!("{}, {choice:?}: {what}", if is_killed { "killed" } else { "power cut" });
-            let opened = check(&image, boot, &allowed, again, hash.is_multiple_of(4)).map_err(what)?;
+            let opened = check(&image, boot, &allowed, again, hash.is_multiple_of(16)).map_err(what)?;
             self.found.push((during.clone(), hash));
             for (copy, made) in &done.copies {
                 let is_made = newest > *made;

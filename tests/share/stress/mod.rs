@@ -26,7 +26,7 @@ use crate::chance;
 #[test]
 fn acknowledged_puts_of_several_processes_survive_kills_and_stops() {
     let mut total = check::Counted::default();
-    for seed in chance::rounds(200, Duration::from_secs(70)) {
+    for seed in chance::rounds(300, Duration::from_secs(70)) {
         let round = Round::new(seed);
         let killed = killer::run(&round);
         total += check::check(&round);
