@@ -10,7 +10,7 @@ use crate::batch::{Durability, PutOptions};
 use crate::checkpoint::{CheckpointId, TypeTag};
 use crate::checkpointer::Checkpointer;
 use crate::log::Store;
-use crate::query::HistoryQuery;
+use crate::query::{HistoryQuery, Matching, ThreadQuery};
 use crate::testing::states::noise;
 
 fn open(scratch: &Scratch, layer: &Failing) -> Store {
@@ -43,9 +43,17 @@ fn rotate(store: &Store) {
     steps(store);
 }
 
+/// Leaves a checkpoint hidden, and much dead in segments that are sealed.
+fn dead_by_rotation(store: &Store) {
+    store.delete("fill").unwrap();
+    let second = if exists(store, "1") { "1" } else { "2" };
+    store.delete_checkpoint("t", &CheckpointId::new(second).unwrap()).unwrap();
+    rotate(store);
+}
+
 type Doing = (&'static str, fn(&Store));
 
-const DOINGS: [Doing; 8] = [
+const DOINGS: [Doing; 9] = [
     ("puts", steps),
     ("a rotation", rotate),
     ("a compaction", |store| {
@@ -61,11 +69,12 @@ const DOINGS: [Doing; 8] = [
         rotate(store);
     }),
     ("a compaction that promotes", |store| {
-        store.delete("fill").unwrap();
-        let second = if exists(store, "1") { "1" } else { "2" };
-        store.delete_checkpoint("t", &CheckpointId::new(second).unwrap()).unwrap();
-        rotate(store);
+        dead_by_rotation(store);
         store.compact().unwrap();
+    }),
+    ("steps of compaction that promote", |store| {
+        dead_by_rotation(store);
+        (0..4).for_each(|_| store.shared.step_now().unwrap());
     }),
     ("steps of compaction", |store| {
         ["fill", "beside"].into_iter().for_each(|thread| assert!(store.delete(thread).unwrap()));
@@ -99,6 +108,15 @@ fn reads(store: &Store, seen: Option<u64>, context: &str) -> u64 {
     newest
 }
 
+/// Lists the threads: as many checkpoints as there were put, but for two that may be deleted.
+fn counts(store: &Store, context: &str) {
+    let list = store.list_threads(&ThreadQuery { matching: Matching::Prefix("t".to_owned()), ..ThreadQuery::default() }).unwrap();
+    for info in list.map(Result::unwrap) {
+        let put = number(&info.head) + 1;
+        assert!((put - 2..=put).contains(&info.checkpoints), "{context}: {} of {put} checkpoints", info.checkpoints);
+    }
+}
+
 #[test]
 fn what_a_reader_takes_in_while_others_go_on_is_one_moment() {
     let mut met = 0;
@@ -113,7 +131,10 @@ fn what_a_reader_takes_in_while_others_go_on_is_one_moment() {
                 first(&writer);
                 layer.set(Some(Fault { from, kind: None, ..Fault::once(Kind::Open, Action::Pause, Moment::Before) }));
                 let paused = std::thread::scope(|scope| {
-                    let reading = scope.spawn(|| reads(&reader, None, &context));
+                    let reading = scope.spawn(|| {
+                        counts(&reader, &context);
+                        reads(&reader, None, &context)
+                    });
                     let paused = loop {
                         if reading.is_finished() {
                             break false;

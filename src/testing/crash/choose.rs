@@ -1,6 +1,6 @@
 //! Which of the many disks that a crash can leave are looked at: some always, the rest by chance.
 
-use super::disk::{Disk, Kept, Part};
+use super::disk::{Disk, Kept, Part, SECTOR};
 use crate::testing::states::noise;
 
 /// Numbers that follow from a seed.
@@ -20,9 +20,6 @@ impl Chance {
         (number % bound.max(1) as u64) as usize
     }
 }
-
-/// The unit in which a disk writes.
-const SECTOR: usize = 512;
 
 /// What could be on a disk: all that is not synced.
 pub(super) fn all(disk: &Disk) -> Kept {

@@ -11,7 +11,7 @@ use super::memory::{Bytes, Change, Image, write_to};
 use crate::testing::states::noise;
 
 /// The unit in which a disk writes.
-const SECTOR: usize = 512;
+pub(super) const SECTOR: usize = 512;
 
 /// The disk after a prefix of a record.
 #[derive(Clone, Debug)]

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 
+use super::VIOLATIONS_MAX;
 use super::check::{Allowed, SAME_BOOT, check};
 use super::choose::{self, Chance};
 use super::disk::Disk;
@@ -69,7 +70,7 @@ pub fn faults(one_in: usize, only: Option<usize>, workers: usize) -> Failed {
                             *all.calls.entry(format!("{:?}", trial.call)).or_default() += 1;
                             *all.answers.entry(answer).or_default() += 1;
                         }
-                        Err(what) if all.violations.len() < 20 => {
+                        Err(what) if all.violations.len() < VIOLATIONS_MAX => {
                             all.violations.push(format!("TAFFRAIL_FAULTS_ONLY={number} {trial:?}: {what}"));
                         }
                         Err(_) => {}
