@@ -8,7 +8,7 @@
 //!
 //! `head (48) | record | zeros to 8 | payload | zeros to 8`; layout in DESIGN.md, "Frame".
 
-use super::{Flaw, aligned, are_counts, record, u32_at, u64_at};
+use super::{Flaw, SEQS_END, aligned, are_counts, record, u32_at, u64_at};
 use crate::plant::planted;
 
 /// The size of a frame's head.
@@ -128,7 +128,7 @@ impl Head {
             prev_check: u32_at(bytes, 32).ok_or(short)?,
             payload_check: u32_at(bytes, 36).ok_or(short)?,
         };
-        if !are_counts(&[head.seq, head.synced_end]) {
+        if head.seq >= SEQS_END || !are_counts(&[head.synced_end]) {
             return Err(Flaw::Corrupt("frame number"));
         }
         Ok((head, check))

@@ -12,7 +12,7 @@ mod builder;
 pub(crate) use builder::{Builder, Standing};
 
 use super::record::{Coding, Difference, Followed, Id, Put, Record};
-use super::{Flaw, VERSION, are_counts, check_around, field, u16_at, u32_at, u64_at};
+use super::{Flaw, SEQS_END, VERSION, check_around, field, u16_at, u32_at, u64_at};
 
 /// The size of a heading.
 pub(crate) const HEADING_BYTES: usize = 112;
@@ -98,7 +98,7 @@ impl Hint {
         if u16_at(&bytes, 8) != Some(VERSION) || bytes[10..12] != [0; 2] {
             return Err(Flaw::Unknown("hint version"));
         }
-        if !are_counts(&[heading.seq_max]) {
+        if heading.seq_max >= SEQS_END {
             return Err(Flaw::Corrupt("hint number"));
         }
         let hint = Hint { heading, bytes, areas };

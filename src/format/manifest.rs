@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Flaw, VERSION, are_counts, check_around, fixed, u16_at, u32_at, u64_at};
+use super::{Flaw, SEQS_END, VERSION, are_counts, check_around, fixed, u16_at, u32_at, u64_at};
 
 /// The largest manifest, over a million segments; none larger is written or read.
 pub(crate) const BYTES_MAX: u64 = 64 * 1024 * 1024;
@@ -127,9 +127,10 @@ impl Manifest {
     }
 
     /// Whether all that is added to can be.
-    fn counts(&self) -> bool {
+    pub fn counts(&self) -> bool {
         let Manifest { generation, epoch, seq_floor, next_number, compactions, compacted_at, .. } = *self;
-        are_counts(&[generation, epoch, seq_floor, next_number, compactions, compacted_at])
+        seq_floor < SEQS_END
+            && are_counts(&[generation, epoch, next_number, compactions, compacted_at])
             && self.segments.iter().all(|listed| are_counts(&[listed.number, listed.base, listed.end]))
     }
 }

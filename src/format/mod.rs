@@ -34,6 +34,9 @@ pub(crate) const VERSION: u16 = 0;
 /// Numbers, positions and counts are all below this, so that adding to one overflows nothing.
 const COUNTS_END: u64 = 1 << 63;
 
+/// Sequence numbers are below this.
+pub(crate) const SEQS_END: u64 = COUNTS_END / 2;
+
 /// Whether each of these can be a number, a position or a count.
 fn are_counts(numbers: &[u64]) -> bool {
     numbers.iter().all(|number| *number < COUNTS_END)

@@ -18,6 +18,7 @@ use super::turn::Writer;
 use crate::error::{Error, ErrorKind, Result, is_disk_full};
 use crate::format::frame::{Head, Place, padding, payload_start};
 use crate::format::manifest::Manifest;
+use crate::format::{SEQS_END, names};
 
 /// Zeros are written in steps of at most so much.
 const FILL_BYTES_MAX: u64 = 1024 * 1024;
@@ -56,7 +57,7 @@ impl Writer {
     /// Errors: `DiskFull`, with the end where it was; any other failure poisons.
     pub fn append(&mut self, shared: &Shared, plan: &Plan<'_>) -> Result<(u64, u64)> {
         let (active, tail) = (&mut self.active, &shared.tail);
-        let (start, next_seq) = (active.end_position(), tail.next_seq());
+        let (start, next_seq) = (active.end_position(), next_seq(shared, plan)?);
         let Some(prev_check) = active.prev_check else {
             let message = "the last record of the log is damaged: close the store in every process, and the next opening goes on behind it";
             return Err(Error::new(ErrorKind::Corrupt, message).with_file(&active.segment.path, Some(active.end)));
@@ -197,6 +198,17 @@ impl Writer {
         self.manifest = reading.manifest.clone();
         self.active = reading.active.clone();
     }
+}
+
+/// The number of the plan's first frame, which the others' follow. Errors: `Corrupt` for one that only damage to the
+/// page can have made, and that nobody would read again.
+pub(super) fn next_seq(shared: &Shared, plan: &Plan<'_>) -> Result<u64> {
+    let next = shared.tail.next_seq();
+    if next >= SEQS_END - plan.frames.len() as u64 {
+        let message = "the page that processes share says that no numbers are left: close the store in every process, and open it again";
+        return Err(Error::new(ErrorKind::Corrupt, message).with_file(&shared.directory.file(names::TAIL), None));
+    }
+    Ok(next)
 }
 
 /// All heads and records, each padded, in one piece; and the last head's checksum.

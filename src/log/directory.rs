@@ -267,6 +267,10 @@ impl Directory {
     /// Writes the next manifest beside the old one, synced. On failure the old one stands alone.
     pub fn write_next_manifest(&self, manifest: &Manifest) -> Result<()> {
         let path = self.file(names::MANIFEST_NEW);
+        if !manifest.counts() {
+            let message = "the store's numbers are too high to have been counted, so nothing more is written: salvage it with `repair`";
+            return Err(Error::new(ErrorKind::Corrupt, message).with_file(&path, None));
+        }
         let encoded = manifest.encode();
         if encoded.len() as u64 > manifest::BYTES_MAX {
             let message = format!("{} segments are more than a manifest can list: use larger segments", manifest.segments.len());

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::active::Active;
-use super::append::encode_heads;
+use super::append::{encode_heads, next_seq};
 use super::commit::Written;
 use super::fresh;
 use super::group::answer;
@@ -87,7 +87,7 @@ impl Shared {
         let path = self.directory.file(&names::segment(number));
         let failed = |error| Error::os("write", &path, error);
         let mut manifest = turn.sealed(self)?;
-        let (base, next_seq) = (turn.active.end_position(), self.tail.next_seq());
+        let (base, next_seq) = (turn.active.end_position(), next_seq(self, &plan)?);
         let salt = fresh::salt(&*self.directory.fs);
         let first_frame = HEADER_BYTES as u32;
         let (header, check) = Header { store: manifest.store, number, salt, kind: Kind::Log { base }, first_frame }.encode();

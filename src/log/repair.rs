@@ -174,8 +174,9 @@ fn is_older(directory: &Directory, manifest: &Manifest, contents: &Contents, fou
 fn next_seq(directory: &Directory, manifest: Option<&Manifest>, salvage: &Salvage) -> u64 {
     let by_page = manifest.and_then(|manifest| Marks::read(directory, manifest)).map_or(0, |marks| marks.next_seq);
     let by_manifest = manifest.map_or(0, |manifest| manifest.seq_floor);
-    // A number that only damage can have made leaves room above it.
-    by_page.max(by_manifest).max(salvage.seq_max().saturating_add(1)).min(u64::MAX / 2)
+    let by_log = by_manifest.max(salvage.seq_max() + 1);
+    // Nothing vouches for the page.
+    by_page.clamp(by_log, jump_above(by_log))
 }
 
 /// The threads that the frames make; the frames are then ordered by where they stand.

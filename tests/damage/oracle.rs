@@ -223,7 +223,8 @@ impl<'a> Ground<'a> {
         let dest = self.scratch.path("repaired");
         let _ = fs::remove_dir_all(&dest);
         let report = Store::repair(dir, &dest).unwrap_or_else(|error| panic!("{context}: repair: {error}"));
-        let store = Store::options().create(false).open(&dest).unwrap();
+        let opened = Store::options().create(false).open(&dest);
+        let store = opened.unwrap_or_else(|error| panic!("{context}: repaired and not opened: {error}"));
         assert!(store.recovery().damage.is_empty() && store.verify().unwrap().is_empty(), "{context}: repaired and not sound");
         let exact = cost.holds(self.sample, &store, &format!("{context}, repaired"));
         let missing: BTreeSet<Key> = self.sample.shown.keys().filter(|key| !exact.contains(*key)).cloned().collect();

@@ -76,6 +76,29 @@ fn a_sound_store_comes_back_whole() {
 }
 
 #[test]
+fn whatever_the_page_says_the_repaired_store_goes_on() {
+    let scratch = Scratch::new();
+    let whole = scratch.path("whole");
+    let expected = several(&whole);
+    let page = fs::read(whole.join("tail")).unwrap();
+    for at in (0..512).step_by(8) {
+        for noise in [0, 1 << 32, u64::MAX / 2, u64::MAX] {
+            let context = format!("{noise:#x} at {at}");
+            let dir = scratch.copy(&whole, "copy");
+            let mut noisy = page.clone();
+            noisy[at..at + 8].copy_from_slice(&noise.to_le_bytes());
+            fs::write(dir.join("tail"), &noisy).unwrap();
+            let (store, _) = repaired(&scratch, &dir, &context);
+            expected.is_all_of(&store, &context);
+            let id = store.put("new", &1).unwrap();
+            assert_eq!(store.head("new").unwrap().map(|head| head.id), Some(id), "{context}");
+            store.close().unwrap();
+            assert!(Store::open(scratch.path("repaired")).unwrap().exists("new").unwrap(), "{context}");
+        }
+    }
+}
+
+#[test]
 fn a_lost_manifest_loses_no_checkpoint() {
     let scratch = Scratch::new();
     let whole = scratch.path("whole");

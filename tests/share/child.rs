@@ -102,6 +102,11 @@ impl Child {
         self.process.wait().unwrap()
     }
 
+    /// Waits until it ends by itself, or is killed by itself or others.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.process.wait().unwrap()
+    }
+
     /// Gives no more orders and waits until it ends by itself, which must go well.
     #[track_caller]
     pub fn end(&mut self) {

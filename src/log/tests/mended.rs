@@ -11,6 +11,7 @@ use crate::batch::{Durability, PutOptions};
 use crate::checkpoint::TypeTag;
 use crate::checkpointer::Checkpointer;
 use crate::error::ErrorKind;
+use crate::format::SEQS_END;
 use crate::log::Store;
 
 fn len(store: &Store, thread: &str) -> usize {
@@ -517,4 +518,25 @@ fn a_large_put_comes_through_where_others_keep_changing_the_length_of_its_record
     });
     assert_eq!(contents(&large), contents(&small));
     index_is_derived(&large, &scratch.dir());
+}
+
+#[test]
+fn numbers_that_only_a_damaged_page_gives_are_put_under_by_nobody() {
+    let scratch = Scratch::new();
+    let store = open(&scratch, &Failing::default());
+    put(&store, "t", 10, Durability::Sync).unwrap();
+    for (seq, length) in [(SEQS_END, 10), (u64::MAX - 3, 10), (SEQS_END, 20 << 20)] {
+        store.shared.tail.raise_next_seq(seq);
+        let refused = put(&store, "t", length, Durability::Sync).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
+        assert_eq!(len(&store, "t"), 1);
+        assert!(!store.shared.directory.path.join("0000000000000002.seg.new").exists(), "a large put was left");
+        // Nor is it kept as a floor, which would refuse the manifest wherever it is read.
+        store.retain(None, Some(5)).unwrap_err();
+    }
+    drop(store);
+    let store = open(&scratch, &Failing::default());
+    put(&store, "t", 10, Durability::Sync).unwrap();
+    assert_eq!(len(&store, "t"), 2);
+    index_is_derived(&store, &scratch.dir());
 }

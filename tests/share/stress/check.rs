@@ -1,6 +1,7 @@
 //! What must be in the store when all processes of a round have ended, held against their journals.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::ops::AddAssign;
 
 use taffrail::{Checkpoint, Checkpointer, CheckpointerExt, HistoryQuery, StateBytes, Store};
@@ -74,6 +75,8 @@ pub struct Found<'a> {
 /// Checks a round whose processes have all ended.
 pub fn check(round: &Round) -> Counted {
     let context = round.context();
+    // A forked child of a writer that was killed ends a moment later, and has its parent's locks until then.
+    File::open(round.dir()).and_then(|dir| dir.lock()).unwrap();
     if !round.dir().join("MANIFEST").exists() {
         // All were killed before anybody had made the store: nobody was told of anything.
         let nothing = (0..round.writers).all(|writer| journal::steps(&round.file(&format!("writer {writer}"))).0.is_empty());

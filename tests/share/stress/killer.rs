@@ -59,7 +59,7 @@ struct Member {
 /// Runs a round to its end: afterwards none of its processes is there.
 pub fn run(round: &Round) -> Killed {
     let mut chance = Chance::new(!round.seed);
-    let of = |role: Role, count: u64| (0..count).map(move |number| Member::start(round, role, number, 0));
+    let of = |role: Role, count: u64| (0..count).map(move |number| Member::start(round, role, number, 0, 0));
     let members = of(Role::Writer, round.writers).chain(of(Role::Reader, round.readers)).chain(of(Role::Compactor, 1));
     let mut crew = Crew { round, members: members.collect(), killed: Killed::default() };
     let end = Instant::now() + Duration::from_millis(round.millis);
@@ -74,7 +74,7 @@ pub fn run(round: &Round) -> Killed {
             crew.killed.moments += 1;
             match chance.below(10) {
                 0 => crew.kill_while_opening(at..at + 1, at, &mut chance),
-                1 | 2 => crew.kill_while_opening(all, at, &mut chance),
+                1..=3 => crew.kill_while_opening(all, at, &mut chance),
                 // Now and then all at once, so that the next one is the first to open the store.
                 _ if chance.once_in(6) => crew.replace(all, &mut chance),
                 _ => crew.replace(at..at + 1, &mut chance),
@@ -89,8 +89,8 @@ pub fn run(round: &Round) -> Killed {
     killed
 }
 
-/// The longest that an opening is left alone before its process is killed.
-const OPENING_MICROS_MAX: u64 = 1_500;
+/// The longest that an opening is left alone before its process dies: one of these.
+const OPENING_MICROS_MAX: [u64; 3] = [150, 500, 2_000];
 
 /// A round's processes while it lasts.
 struct Crew<'a> {
@@ -100,9 +100,13 @@ struct Crew<'a> {
 }
 
 impl Crew<'_> {
-    /// Kills these; answers how many of them were opening.
-    fn kill(&mut self, range: Range<usize>) -> u64 {
+    fn kill(&mut self, range: Range<usize>) {
         self.members[range.clone()].iter_mut().for_each(|member| signal_if_there(member, libc::SIGKILL));
+        self.count(range);
+    }
+
+    /// Waits for these to be gone; answers how many of them were opening.
+    fn count(&mut self, range: Range<usize>) -> u64 {
         let mut opening = 0;
         for member in &mut self.members[range] {
             member.is_gone(&self.round.context());
@@ -115,7 +119,7 @@ impl Crew<'_> {
 
     fn start(&mut self, range: Range<usize>) {
         for member in &mut self.members[range] {
-            *member = Member::start(self.round, member.role, member.number, member.life + 1);
+            *member = member.again(self.round, 0);
         }
     }
 
@@ -125,13 +129,13 @@ impl Crew<'_> {
         self.start(range);
     }
 
-    /// Kills these, then one of them once more, while it opens what they have left.
+    /// Kills these, and lets one of them die once more, while it opens what they have left.
     fn kill_while_opening(&mut self, range: Range<usize>, at: usize, chance: &mut Chance) {
         self.kill(range.clone());
-        self.start(at..at + 1);
-        opening::wait_for(&self.round.ground(), self.members[at].child.id());
-        std::thread::sleep(chance.micros(OPENING_MICROS_MAX));
-        let met = self.kill(at..at + 1);
+        let most = chance.one_of(&OPENING_MICROS_MAX);
+        let dies = 1 + chance.below(most);
+        self.members[at] = self.members[at].again(self.round, dies);
+        let met = self.count(at..at + 1);
         if range.len() > 1 {
             self.killed.recovering += met;
         }
@@ -182,26 +186,31 @@ fn signal_if_there(member: &mut Member, which: libc::c_int) {
 }
 
 impl Member {
-    fn start(round: &Round, role: Role, number: u64, life: u64) -> Member {
+    fn start(round: &Round, role: Role, number: u64, life: u64, dies: u64) -> Member {
         let (dir, ground) = (round.dir(), round.ground());
         let [dir, ground] = [&dir, &ground].map(|path| path.to_str().unwrap());
-        let [own, seed, writers, segment_bytes, reopen] =
-            [number, round.seed, round.writers, round.segment_bytes, round.reopen].map(|number| number.to_string());
+        let [own, seed, writers, segment_bytes, reopen, dies] =
+            [number, round.seed, round.writers, round.segment_bytes, round.reopen, dies].map(|number| number.to_string());
         let child = match role {
-            Role::Writer => Child::start("writer", &[dir, ground, &own, &seed, &segment_bytes, &reopen]),
-            Role::Reader => Child::start("reader", &[dir, ground, &format!("reader {life} {number}"), &writers]),
-            Role::Compactor => Child::start("compactor", &[dir, ground]),
+            Role::Writer => Child::start("writer", &[dir, ground, &own, &seed, &segment_bytes, &reopen, &dies]),
+            Role::Reader => Child::start("reader", &[dir, ground, &format!("reader {life} {number}"), &writers, &dies]),
+            Role::Compactor => Child::start("compactor", &[dir, ground, &dies]),
         };
         Member { role, number, life, child, stopped_until: None }
+    }
+
+    /// The next life of one that has ended, which dies so many microseconds after it has begun to open; 0 for never.
+    fn again(&self, round: &Round, dies: u64) -> Member {
+        Member::start(round, self.role, self.number, self.life + 1, dies)
     }
 
     fn name(&self) -> String {
         format!("{:?} {}, life {}", self.role, self.number, self.life)
     }
 
-    /// Waits for one that was killed; it may have ended well by itself before, but not failed.
+    /// Waits for one that was killed or kills itself; it may have ended well by itself before, but not failed.
     fn is_gone(&mut self, context: &str) {
-        let status: ExitStatus = self.child.kill();
+        let status: ExitStatus = self.child.wait();
         let expected = status.success() || status.signal() == Some(libc::SIGKILL);
         assert!(expected, "{context}: {} failed before it was killed: {status}", self.name());
     }

@@ -1,31 +1,29 @@
-//! A process that is opening the store says so by a file, so that a killer can meet it there.
+//! A process that is opening the store says so by a file, and may be told to die meanwhile.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// How long a process may take to come to its opening.
-const PATIENCE: Duration = Duration::from_secs(20);
+use crate::posix;
 
 fn mark(ground: &Path, process: u32) -> PathBuf {
     ground.join(format!("opening {process}"))
 }
 
-/// Opens, and says so while it does.
-pub fn noted<T>(ground: &Path, open: impl FnOnce() -> T) -> T {
+/// Opens, and says so while it does. Kills itself so many microseconds after it has begun, 0 for never: whoever waits for
+/// the file and kills it from outside mostly comes too late.
+pub fn noted<T>(ground: &Path, dies: u64, open: impl FnOnce() -> T) -> T {
     let mark = mark(ground, std::process::id());
     fs::write(&mark, b"").unwrap();
+    if dies > 0 {
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_micros(dies));
+            posix::end_at_once();
+        });
+    }
     let opened = open();
     fs::remove_file(mark).unwrap();
     opened
-}
-
-/// Waits until a process opens, or for as long as that may take.
-pub fn wait_for(ground: &Path, process: u32) {
-    let (mark, start) = (mark(ground, process), Instant::now());
-    while !mark.exists() && start.elapsed() < PATIENCE {
-        std::thread::sleep(Duration::from_micros(50));
-    }
 }
 
 /// Whether a process that has ended did so while it opened.

@@ -23,20 +23,20 @@ struct Reader {
     oldest: BTreeMap<String, u64>,
 }
 
-/// Plays a reader; its arguments are the directory, the round's ground, its name and the number of
-/// writers.
+/// Plays a reader; its arguments are the directory, the round's ground, its name, the number of
+/// writers and when it dies.
 pub fn run(arguments: &[&str]) {
-    let [dir, ground, name, writers] = arguments else { panic!("{arguments:?}") };
+    let [dir, ground, name, writers, dies] = arguments else { panic!("{arguments:?}") };
     let mut journal = Journal::open(&Path::new(ground).join(name));
     let writers = writers.parse().unwrap();
     let mut reader = Reader::new(dir, writers);
     let stop = Path::new(ground).join("stop");
-    let open = || {
+    let open = |dies| {
         let options = Store::options().max_history(None).busy_timeout(PATIENCE);
-        opening::noted(Path::new(ground), || options.open(dir)).unwrap_or_else(|error| panic!("{name}: {error:?}"))
+        opening::noted(Path::new(ground), dies, || options.open(dir)).unwrap_or_else(|error| panic!("{name}: {error:?}"))
     };
     let short_lived = number("TAFFRAIL_STRESS_REOPEN").is_some();
-    let mut store = open();
+    let mut store = open(dies.parse().unwrap());
     // Another worker of this process, for whom this one takes in what others put, and the reverse.
     let beside = (!short_lived).then(|| {
         let (store, stop, mut reader) = (store.clone(), stop.clone(), Reader::new(dir, writers));
@@ -63,7 +63,7 @@ pub fn run(arguments: &[&str]) {
         if short_lived {
             drop(store);
             std::thread::sleep(Duration::from_millis(2));
-            store = open();
+            store = open(0);
         }
         std::thread::sleep(Duration::from_micros(300));
     }

@@ -25,21 +25,21 @@ struct Writer {
 }
 
 /// Plays a writer; its arguments are the directory, the round's ground, its number, the seed, the
-/// segment size and after how many steps it opens the store anew.
+/// segment size, after how many steps it opens the store anew, and when it dies.
 pub fn run(arguments: &[&str]) {
-    let [dir, ground, writer, seed, segment_bytes, reopen] = arguments else { panic!("{arguments:?}") };
-    let [writer, seed, segment_bytes, reopen] = [writer, seed, segment_bytes, reopen].map(|text| text.parse::<u64>().unwrap());
+    let [dir, ground, writer, seed, segment_bytes, reopen, dies] = arguments else { panic!("{arguments:?}") };
+    let [writer, seed, segment_bytes, reopen, dies] = [writer, seed, segment_bytes, reopen, dies].map(|text| text.parse::<u64>().unwrap());
     let ground = Path::new(ground);
     let path = ground.join(format!("writer {writer}"));
     let (before, _) = journal::steps(&path);
     let mut journal = Journal::open(&path);
-    let open = || {
+    let open = |dies| {
         let options = Store::options().max_history(None).segment_bytes(segment_bytes).busy_timeout(PATIENCE);
-        let store = opening::noted(ground, || options.open(dir)).unwrap_or_else(|error| panic!("writer {writer}: {error:?}"));
+        let store = opening::noted(ground, dies, || options.open(dir)).unwrap_or_else(|error| panic!("writer {writer}: {error:?}"));
         assert!(store.recovery().damage.is_empty() && store.recovery().unproven.is_empty(), "{:?}", store.recovery());
         Some(store)
     };
-    let mut store = open();
+    let mut store = open(dies);
     let first = before.last_key_value().map_or(0, |(last, _)| last + 1);
     let mut this = Writer { writer, store: store.take().unwrap() };
     this.finds_what_was_acknowledged(seed, segment_bytes, &before);
@@ -51,7 +51,7 @@ pub fn run(arguments: &[&str]) {
             // Closed before it is opened again, so that it may be the first to open it.
             let Writer { store: closed, .. } = this;
             closed.close().unwrap();
-            this = Writer { writer, store: open().unwrap() };
+            this = Writer { writer, store: open(0).unwrap() };
         }
         let mut chance = Chance::new(seed ^ (writer << 40) ^ number);
         if chance.once_in(COMPACTS_ONCE_IN) {
