@@ -45,6 +45,35 @@ pub fn end_at_once() {
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
+/// The same by itself in so many microseconds, whatever the process does then.
+#[cfg(target_os = "linux")]
+pub fn end_at_once_in(micros: u64) {
+    // SAFETY: zeros are a valid event and a valid time.
+    let (mut event, mut time): (libc::sigevent, libc::itimerspec) = unsafe { std::mem::zeroed() };
+    event.sigev_notify = libc::SIGEV_SIGNAL;
+    event.sigev_signo = libc::SIGKILL;
+    time.it_value.tv_sec = (micros / 1_000_000) as libc::time_t;
+    time.it_value.tv_nsec = (micros % 1_000_000 * 1_000) as libc::c_long;
+    let mut timer = std::ptr::null_mut();
+    // SAFETY: the calls read and write what outlives them.
+    let answers = unsafe {
+        [
+            libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer),
+            libc::timer_settime(timer, 0, &raw const time, std::ptr::null_mut()),
+        ]
+    };
+    assert_eq!(answers, [0, 0], "timer: {}", std::io::Error::last_os_error());
+}
+
+/// The same where there are no such timers.
+#[cfg(not(target_os = "linux"))]
+pub fn end_at_once_in(micros: u64) {
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_micros(micros));
+        end_at_once();
+    });
+}
+
 /// Ends this process in so many seconds, unless it is called again before.
 pub fn end_in(seconds: u32) {
     // SAFETY: the call touches no memory; nobody here handles the signal, so it ends the process.

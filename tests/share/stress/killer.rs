@@ -90,7 +90,7 @@ pub fn run(round: &Round) -> Killed {
 }
 
 /// The longest that an opening is left alone before its process dies: one of these.
-const OPENING_MICROS_MAX: [u64; 3] = [150, 500, 2_000];
+const OPENING_MICROS_MAX: [u64; 4] = [100, 300, 1_000, 3_000];
 
 /// A round's processes while it lasts.
 struct Crew<'a> {

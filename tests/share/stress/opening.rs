@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use crate::posix;
 
@@ -10,19 +9,19 @@ fn mark(ground: &Path, process: u32) -> PathBuf {
     ground.join(format!("opening {process}"))
 }
 
-/// Opens, and says so while it does. Kills itself so many microseconds after it has begun, 0 for never: whoever waits for
-/// the file and kills it from outside mostly comes too late.
+/// Opens, and says so while it does. Dies so many microseconds after it has begun, or when it has opened, 0 for never:
+/// whoever waits for the file and kills it from outside mostly comes too late.
 pub fn noted<T>(ground: &Path, dies: u64, open: impl FnOnce() -> T) -> T {
     let mark = mark(ground, std::process::id());
     fs::write(&mark, b"").unwrap();
     if dies > 0 {
-        std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_micros(dies));
-            posix::end_at_once();
-        });
+        posix::end_at_once_in(dies);
     }
     let opened = open();
     fs::remove_file(mark).unwrap();
+    if dies > 0 {
+        posix::end_at_once();
+    }
     opened
 }
 
