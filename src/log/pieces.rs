@@ -2,7 +2,8 @@
 //!
 //! A segment's header says what its frames are salted with; where the header is gone a manifest that
 //! lists the segment says it too, and for the end of a segment that was set aside so does the
-//! segment. Changes nothing; what cannot be opened or told is reported and passed over.
+//! segment. Changes nothing; what cannot be opened or told is reported and passed over, unless it is the
+//! system that lacks something: then nothing is known of the file, and a second try may read it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use super::directory::{Contents, Directory};
 use super::examine::finding;
 use super::scan::{Found, Scan};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, is_of_the_system};
 use crate::format::manifest::Manifest;
 use crate::format::names;
 use crate::format::segment::{HEADER_BYTES, Header, Kind};
@@ -100,10 +101,13 @@ pub(crate) fn find(directory: &Directory, contents: &Contents, report: &mut Reco
     named.extend(contents.segments_new.iter().map(|&number| (directory.file(&names::segment_new(number)), number, Standing::Working)));
     if contents.quarantine {
         let path = directory.file(names::QUARANTINE);
-        let mut aside = directory.fs.list(&path).unwrap_or_else(|error| {
-            report.damage.push(finding(&path, None, true, &format!("the folder cannot be read: {error}")));
-            Vec::new()
-        });
+        let mut aside = match directory.fs.list(&path) {
+            Err(error) if is_of_the_system(&error) => return Err(Error::os("list", &path, error)),
+            listed => listed.unwrap_or_else(|error| {
+                report.damage.push(finding(&path, None, true, &format!("the folder cannot be read: {error}")));
+                Vec::new()
+            }),
+        };
         aside.sort_unstable();
         for name in aside {
             if let Some((number, from)) = name.to_str().and_then(names::set_aside) {
@@ -115,6 +119,7 @@ pub(crate) fn find(directory: &Directory, contents: &Contents, report: &mut Reco
     for (path, number, standing) in named {
         match open(directory, &path, number, standing) {
             Ok(piece) => pieces.push(piece),
+            Err(error) if is_of_the_system(&error) => return Err(Error::os("open", &path, error)),
             Err(error) => report.damage.push(finding(&path, None, true, &format!("the file cannot be read: {error}"))),
         }
     }

@@ -47,7 +47,8 @@ impl Store {
     /// were left out. A damaged delete can bring back what it deleted.
     ///
     /// Errors: `NotFound` where there is no store; `Unsupported` for a newer format; `Corrupt` where nothing
-    /// can be read; `Busy` while others have it open; for `dest` as [`Store::backup`]. There is no store in
+    /// can be read; `Busy` while others have it open; `Io` and `ReadOnly` where the system lacks something (handles,
+    /// memory, the right to read), which a second try may have: a bad sector is no error but damage; for `dest` as [`Store::backup`]. There is no store in
     /// `dest` then. Memory: 24 bytes a record, and the index.
     pub fn repair(dir: impl AsRef<Path>, dest: impl AsRef<Path>) -> Result<Recovery> {
         repair(dir.as_ref(), dest.as_ref(), &Options::default())
@@ -148,7 +149,7 @@ fn own_manifest(directory: &Directory, contents: &Contents, found: &[Piece], rep
             report.set_aside.push(path);
         }
         Err(_) if !contents.manifest => without("MANIFEST is missing"),
-        Err(error) if error.kind() == ErrorKind::Unsupported => return Err(error),
+        Err(error) if error.kind() == ErrorKind::Unsupported || error.is_of_the_system() => return Err(error),
         Err(_) => without("MANIFEST is damaged"),
     }
     Ok(None)

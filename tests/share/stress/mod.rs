@@ -18,8 +18,8 @@ mod writer;
 use std::time::Duration;
 
 pub use self::compactor::run as compactor;
-pub use self::reader::run as reader;
 use self::killer::Killed;
+pub use self::reader::run as reader;
 use self::round::Round;
 pub use self::writer::run as writer;
 use crate::chance;
