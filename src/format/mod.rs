@@ -28,8 +28,8 @@ pub enum Flaw {
     Unknown(&'static str),
 }
 
-/// The format this version writes; 0 until it is frozen as 1.
-pub(crate) const VERSION: u16 = 0;
+/// The format that this version writes.
+pub(crate) const VERSION: u16 = 1;
 
 /// Numbers, positions and counts are all below this, so that adding to one overflows nothing.
 const COUNTS_END: u64 = 1 << 63;

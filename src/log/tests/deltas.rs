@@ -440,10 +440,10 @@ fn puts_of_one_batch_are_differences_from_each_other() {
     assert_eq!(views(&store).len(), 1);
 }
 
-/// What `tests/golden.rs` cannot see: how its checkpoints are stored.
+/// What `tests/golden` cannot see: how its checkpoints are stored.
 #[test]
 fn the_golden_directory_holds_every_coding() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v0");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1/whole");
     let store = Store::options().read_only(true).open(golden).unwrap();
     let segments = store.shared.segments.load();
     let mut codings = [0; 4];

@@ -1,28 +1,11 @@
-//! Old files open for ever: a directory written once, kept in `golden/`, holds what it held.
-//!
-//! Names and salts in it are random, so its bytes are not compared with a new run's but with its own
-//! contents. Lock files hold nothing and are made by who needs them, so none are kept. While the format
-//! is version 0 it is made anew at will: `TAFFRAIL_REGOLD=1 cargo test --test golden`.
+//! A store that was closed: one of each kind of record, coding and segment.
 
-use std::collections::BTreeSet;
-use std::fs;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::path::Path;
+use std::time::SystemTime;
 
 use taffrail::{Batch, CheckpointId, Checkpointer, Compression, HistoryQuery, Metadata, Parent, PutOptions, Store, TypeTag};
 
-fn golden() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v0")
-}
-
-fn at(seconds: u64) -> PutOptions {
-    PutOptions::default().saved_at(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
-}
-
-fn id(text: &str) -> CheckpointId {
-    CheckpointId::new(text).unwrap()
-}
+use crate::common::{at, id, states};
 
 const UUID: &str = "0190a6c1-1b2c-7d3e-8f40-123456789abc";
 const JSON: &str = " {\"z\": 1, \"a\": 18446744073709551617, \"a\": 1.0, \"s\": \"\\ud83d\"} ";
@@ -34,7 +17,7 @@ fn grown(step: u64) -> String {
 }
 
 /// One of each kind of record and coding, a compacted segment, one of its own for a large state, and a sealed one.
-fn write(dir: &Path) {
+pub fn make(dir: &Path) {
     let options = || Store::options().auto_compaction(false).segment_bytes(64 * 1024);
     let store = options().max_history(4).open(dir).unwrap();
     let grow = |thread: &str, step: u64| {
@@ -79,12 +62,7 @@ fn large() -> Vec<u8> {
     (0..20_000u32).map(|at| ((at * at) >> 7) as u8).collect()
 }
 
-fn states(store: &Store, thread: &str) -> Vec<(String, Vec<u8>)> {
-    let items = store.history_bytes(thread, &HistoryQuery::default()).unwrap();
-    items.map(|item| item.unwrap()).map(|read| (read.id.to_string(), read.state.to_vec())).collect()
-}
-
-fn check(store: &Store, segments: u64) {
+pub fn check(store: &Store) {
     let texts =
         |thread: &str| states(store, thread).into_iter().map(|(id, text)| (id, String::from_utf8(text).unwrap())).collect::<Vec<_>>();
     let pair = |id: &str, text: &str| (id.to_owned(), text.to_owned());
@@ -119,69 +97,5 @@ fn check(store: &Store, segments: u64) {
     assert!(*store.get_bytes("large").unwrap().unwrap().state == *large());
     assert_eq!(texts("last"), [pair("last", "null")]);
     let stats = store.stats().unwrap();
-    assert_eq!((stats.threads, stats.checkpoints, stats.segments, stats.max_history), (11, 21, segments, Some(4)));
-    let report = store.recovery();
-    assert!(report.damage.is_empty() && report.unproven.is_empty() && report.torn_bytes == 0 && report.set_aside.is_empty(), "{report:?}");
-    assert!(store.verify().unwrap().is_empty());
-}
-
-/// The files of the golden directory in a place of their own, the page as if `boot` had written it there.
-fn copied(boot: [u8; 16]) -> tempfile::TempDir {
-    let scratch = tempfile::tempdir().unwrap();
-    for entry in fs::read_dir(golden()).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), scratch.path().join(entry.file_name())).unwrap();
-    }
-    let mut page = fs::read(scratch.path().join("tail")).unwrap();
-    page[32..48].copy_from_slice(&boot);
-    page[56..64].copy_from_slice(&fs::metadata(scratch.path().join("tail")).unwrap().ino().to_le_bytes());
-    fs::write(scratch.path().join("tail"), page).unwrap();
-    scratch
-}
-
-#[test]
-fn the_golden_directory_of_version_0_opens() {
-    if std::env::var_os("TAFFRAIL_REGOLD").is_some() {
-        let _ = fs::remove_dir_all(golden());
-        write(&golden());
-        for lock in ["open.lock", "write.lock", "sync.lock", "compact.lock"] {
-            fs::remove_file(golden().join(lock)).unwrap();
-        }
-    }
-    let names: BTreeSet<_> = fs::read_dir(golden()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    let segments = (2..=5).map(|number| format!("{number:016x}.seg"));
-    let hints = (2..=4).map(|number| format!("{number:016x}.hint"));
-    assert_eq!(names, segments.chain(hints).chain(["MANIFEST", "tail"].map(str::to_owned)).collect());
-    check(&Store::options().read_only(true).open(golden()).unwrap(), 4);
-    let scratch = copied(this_boot());
-    let store = Store::open(scratch.path()).unwrap();
-    assert!(!store.recovery().fresh_segment, "it was closed cleanly");
-    check(&store, 4);
-    store.put_bytes("more", TypeTag::JSON, b"1", PutOptions::default()).unwrap();
-    store.retain(None, Some(1)).unwrap();
-    drop(store);
-    let again = Store::open(scratch.path()).unwrap();
-    assert_eq!(states(&again, "json"), [("third".to_owned(), b"3".to_vec())]);
-    assert_eq!(states(&again, "limited").len(), 2, "a thread's own limit stands");
-    assert!(states(&again, "more").len() == 1);
-    // Nobody can vouch for a page that an earlier run of the system wrote.
-    let scratch = copied([1; 16]);
-    let store = Store::open(scratch.path()).unwrap();
-    assert!(store.recovery().fresh_segment);
-    check(&store, 5);
-}
-
-/// As the page names it.
-fn this_boot() -> [u8; 16] {
-    let told = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    uuid::Uuid::try_parse(told.trim()).unwrap_or_default().into_bytes()
-}
-
-#[test]
-fn what_this_version_writes_reads_the_same() {
-    let scratch = tempfile::tempdir().unwrap();
-    let dir = scratch.path().join("store");
-    write(&dir);
-    check(&Store::options().read_only(true).open(&dir).unwrap(), 4);
-    check(&Store::options().mmap(false).open(&dir).unwrap(), 4);
+    assert_eq!((stats.threads, stats.checkpoints, stats.max_history), (11, 21, Some(4)));
 }
