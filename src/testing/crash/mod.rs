@@ -29,7 +29,7 @@ use work::{Done, STORE, Setup, Step, answered, begun};
 pub struct Extent {
     /// Up to so many steps are done one after the other, in every order.
     pub steps: usize,
-    /// Only one in so many of the sequences of two steps, and of those of more.
+    /// Only one in so many of the sequences of two steps, unless they end in a sync, and of those of more.
     pub one_in: [usize; 2],
     /// So many disks by chance in each step of a sequence of one, of two, and of more, beside those that are
     /// always looked at.
@@ -82,8 +82,9 @@ pub fn images(extent: &Extent) -> Counted {
         None => {
             let mut chance = Chance::new(extent.seed);
             let mut is_chosen = |steps: &[Step]| {
-                let steps = steps.iter().filter(|step| **step != Step::Open).count();
-                steps < 2 || chance.below(extent.one_in[steps.min(3) - 2]) == 0
+                let count = steps.iter().filter(|step| **step != Step::Open).count();
+                // A sync changes so little that half of the pairs that end in one would be too few.
+                count < 2 || chance.below(extent.one_in[count.min(3) - 2]) == 0 || count == 2 && steps.last() == Some(&Step::Sync)
             };
             (0..sequences.len()).filter(|&at| is_chosen(&sequences[at].1)).collect()
         }
