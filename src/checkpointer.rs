@@ -41,6 +41,8 @@ pub struct Capabilities {
     pub list_with_metadata: bool,
     /// `expected_head` is honoured.
     pub compare_and_put: bool,
+    /// [`Checkpointer::attach`], [`Checkpointer::attachments`] and attachments in batches.
+    pub attachments: bool,
     /// Several processes can use one place at once.
     pub shared_between_processes: bool,
 }
@@ -90,7 +92,11 @@ pub trait Checkpointer: Send + Sync {
     /// Threads in byte order of their ids, without reading any state.
     fn list_threads(&self, query: &ThreadQuery) -> Result<Items<ThreadInfo>>;
 
-    /// The attachments of a checkpoint, in byte order of their keys.
+    /// The attachments of a checkpoint, in byte order of their keys; also of one that is yet to come.
+    ///
+    /// They go with their checkpoint, however that goes; an id that is put again keeps them. What is
+    /// attached to a checkpoint that never comes goes once the oldest one that the thread keeps was
+    /// committed after it. Needs `attachments`.
     fn attachments(&self, thread: &str, id: &CheckpointId) -> Result<Vec<Attachment>>;
 
     /// Puts one state and answers its id. Blocks until it is durable as asked.
@@ -100,7 +106,8 @@ pub trait Checkpointer: Send + Sync {
         put_one(self.commit(&batch)?)
     }
 
-    /// Attaches one keyed value; `true` if it was written, `false` if an earlier one was kept.
+    /// Attaches one keyed value to a checkpoint, which may come later; `true` if it was written, `false`
+    /// if an earlier one was kept. Makes no thread. Needs `attachments`.
     fn attach(&self, thread: &str, id: &CheckpointId, key: &str, tag: TypeTag, value: &[u8], on: OnExisting) -> Result<bool> {
         let mut batch = Batch::new();
         batch.attach(thread, id.clone(), key, tag, value, on);

@@ -45,6 +45,7 @@ mod report;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+pub use backend::file::{FileCheckpointer, FileOptions};
 pub use backend::memory::MemoryCheckpointer;
 pub use batch::{Batch, Committed, Durability, ExpectedHead, KEY_BYTES_MAX, OnExisting, Operation, Parent, PutOptions};
 pub use checkpoint::{

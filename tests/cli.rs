@@ -150,7 +150,9 @@ fn other_places_go_by_their_names() {
     let cli = Cli::new();
     let on = |place: &str, args: &[&str]| Ended::of(cli.command().args(["--store", place]).args(args).output().unwrap());
     on("sqlite:x.db", &["threads"]).failed(5, "sqlite:");
-    on("file:x", &["put", "t"]).failed(5, "file:");
+    on("file:", &["put", "t"]).failed(5, "place");
+    on("file:x", &["get", "t"]).failed(1, "no place of files");
+    on("file:x", &["delete", "t"]).failed(1, "no place of files");
     on("", &["threads"]).failed(5, "place");
     on("memory:", &["get", "t"]).failed(1, "no thread");
     on("memory:", &["stats"]).failed(5, "stats");
@@ -159,6 +161,14 @@ fn other_places_go_by_their_names() {
     assert!(cli.outside().is_empty());
     assert_eq!(on("log:runs", &["put", "t", "--type", "bytes", "--id", "a"]).done(), b"a\n");
     assert_eq!(on("./runs", &["threads"]).done(), b"t\n");
+    assert_eq!(on("file:files", &["put", "t", "--type", "bytes", "--id", "a"]).done(), b"a\n");
+    assert_eq!(on("file:files", &["threads"]).done(), b"t\n");
+    assert!(cli.dir().join("files/t@000000000001@a.json").is_file());
+    on("file:files", &["stats"]).failed(5, "stats");
+    on("file:runs", &["threads"]).failed(5, "no place of files");
+    on("./files", &["threads"]).failed(5, "not a store");
+    let exported = on("file:files", &["export"]).done();
+    assert_eq!(json_lines(&exported)[0]["thread"], "t");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use taffrail::testing::conformance::{Place, Setup, run_all};
-use taffrail::{Durability, MemoryCheckpointer, Options, Store};
+use taffrail::{Durability, FileCheckpointer, MemoryCheckpointer, Options, Store};
 
 #[test]
 fn memory() {
@@ -34,6 +34,17 @@ fn store_in_small_segments_without_mmap() {
     run_all(&|setup| store_with(setup, |options| options.segment_bytes(64 * 1024).mmap(false)));
 }
 
+#[test]
+fn files() {
+    run_all(&|setup| {
+        let scratch = Scratch::in_memory();
+        let dir = scratch.store_dir();
+        let place = FileCheckpointer::options().max_history(setup.max_history).open(&dir).unwrap();
+        // The second opening names no max_history: the place keeps its own.
+        Place::new(place).reopened_by(move || FileCheckpointer::open(scratch.store_dir()).unwrap())
+    });
+}
+
 fn store_with(setup: Setup, tune: fn(Options) -> Options) -> Place {
     let scratch = Scratch::new();
     let dir = scratch.store_dir();
@@ -49,6 +60,13 @@ struct Scratch(tempfile::TempDir);
 impl Scratch {
     fn new() -> Self {
         Scratch(tempfile::tempdir().unwrap())
+    }
+
+    /// In memory where there is such a place: every put of a place of files is synced.
+    fn in_memory() -> Self {
+        let memory = std::path::Path::new("/dev/shm");
+        let made = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+        Scratch(made.or_else(|_| tempfile::tempdir()).unwrap())
     }
 
     fn store_dir(&self) -> PathBuf {

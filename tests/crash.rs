@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 
-use taffrail::testing::crash::{Extent, faults, images};
+use taffrail::testing::crash::{Extent, faults, files, images};
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is {text:?}, not a number")))
@@ -60,4 +60,12 @@ fn a_call_that_fails_is_answered_with_what_is_true() {
     let failed = faults(one_in, number("TAFFRAIL_FAULTS_ONLY").map(|only| only as usize), workers);
     println!("{} calls failed, {:?}: {:?}, {:?}", failed.runs, start.elapsed(), failed.calls, failed.answers);
     assert!(failed.violations.is_empty(), "{:#?}", failed.violations);
+}
+
+#[test]
+fn a_place_of_files_is_whole_behind_every_crash_and_failing_call() {
+    let start = Instant::now();
+    let looked = files(if std::env::var_os("TAFFRAIL_CRASH").is_some() { 200 } else { 6 }, number("TAFFRAIL_CRASH_SEED").unwrap_or(1));
+    println!("{} disks, {} calls failed, {:?}", looked.images, looked.failed, start.elapsed());
+    assert!(looked.violations.is_empty(), "{:#?}", looked.violations);
 }

@@ -7,10 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A layer's files, and the crate modules they may name.
-const LAYERS: [(&str, &[&str]); 7] = [
+const LAYERS: [(&str, &[&str]); 8] = [
     ("src/format/", &["format", "plant"]),
     ("src/fs/", &["fs", "checkpoint"]),
     ("src/log/", &["log", "format", "fs", "delta", "batch", "checkpoint", "checkpointer", "error", "options", "plant", "query", "report"]),
+    ("src/backend/file/", &["backend", "fs", "delta", "batch", "checkpoint", "checkpointer", "error", "options", "query"]),
     ("src/backend/", &["batch", "checkpoint", "checkpointer", "error", "options", "query"]),
     ("src/delta", &["delta", "format"]),
     ("src/plant.rs", &["plant"]),

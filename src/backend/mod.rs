@@ -1,3 +1,5 @@
-//! The places for checkpoints that need no log: one file each, none knowing another.
+//! The places for checkpoints that need no log; none knows another, and what they have in common stands beside them.
 
+pub mod file;
 pub mod memory;
+mod threads;

@@ -15,7 +15,7 @@ use jiff::{Span, SpanRelativeTo};
 #[derive(Parser)]
 #[command(name = "taffrail", version, arg_required_else_help = true, after_help = EXIT_CODES)]
 pub struct CommandLine {
-    /// The store: DIR, log:DIR or memory: [default: $TAFFRAIL_STORE, else .taffrail]
+    /// The store: DIR, log:DIR, file:DIR or memory: [default: $TAFFRAIL_STORE, else .taffrail]
     #[arg(long, global = true, value_name = "PLACE")]
     pub store: Option<String>,
     /// What to do.

@@ -1,12 +1,12 @@
 //! From the name of a place to the place itself, opened for reading, housekeeping or putting.
 //!
-//! Reading and housekeeping never make a store. Reading a store takes no lock, so it works beside a
-//! running agent. What the library calls a directory is told here by the same rule as in
-//! `taffrail::open`, which opens all the rest.
+//! Reading and housekeeping never make a place. Reading a store takes no lock, so it works beside a
+//! running agent; a place of files is for one process at a time. What the library calls a directory is
+//! told here by the same rule as in `taffrail::open`, which opens all the rest.
 
 use std::ops::Deref;
 
-use taffrail::{Checkpointer, Error, ErrorKind, Store};
+use taffrail::{Checkpointer, Error, ErrorKind, FileCheckpointer, Store};
 
 use crate::failure::{DAMAGE, Failure, Result};
 
@@ -31,19 +31,19 @@ impl Deref for Place {
 }
 
 impl Place {
-    /// Opens for reading: no lock, no change, `NotFound` where there is none.
+    /// Opens for reading: of a store no lock and no change, `NotFound` where there is none.
     pub fn to_read(name: &str) -> taffrail::Result<Self> {
-        Self::open(name, |dir| Store::options().create(false).read_only(true).open(dir))
+        Self::open(name, false, |dir| Store::options().create(false).read_only(true).open(dir))
     }
 
     /// Opens for deleting and housekeeping: `NotFound` where there is none.
     pub fn to_keep(name: &str) -> taffrail::Result<Self> {
-        Self::open(name, |dir| Store::options().create(false).open(dir))
+        Self::open(name, false, |dir| Store::options().create(false).open(dir))
     }
 
     /// Opens for putting: made where there is none.
     pub fn to_put(name: &str) -> taffrail::Result<Self> {
-        Self::open(name, |dir| Store::open(dir))
+        Self::open(name, true, |dir| Store::open(dir))
     }
 
     /// The store, for what only a store can do.
@@ -66,10 +66,14 @@ impl Place {
         }
     }
 
-    fn open(name: &str, open_store: impl Fn(&str) -> taffrail::Result<Store>) -> taffrail::Result<Self> {
-        match directory(name) {
-            Some(dir) => open_store(dir).map(Place::Store),
-            None => taffrail::open(name).map(Place::Other),
+    fn open(name: &str, create: bool, open_store: impl Fn(&str) -> taffrail::Result<Store>) -> taffrail::Result<Self> {
+        match (directory(name), name.strip_prefix("file:")) {
+            (Some(dir), _) => open_store(dir).map(Place::Store),
+            (None, Some(dir)) if !dir.is_empty() => {
+                let place = FileCheckpointer::options().create(create).open(dir)?;
+                Ok(Place::Other(Box::new(place)))
+            }
+            _ => taffrail::open(name).map(Place::Other),
         }
     }
 }

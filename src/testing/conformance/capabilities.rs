@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::probe::{good, id, is_unsupported, refused};
-use super::{Make, Place, Setup};
-use crate::batch::{Batch, ExpectedHead, KEY_BYTES_MAX, OnExisting, PutOptions};
-use crate::checkpoint::{CheckpointId, TypeTag};
+use super::probe::{good, refused};
+use super::{Make, Setup};
+use crate::batch::{ExpectedHead, OnExisting, PutOptions};
+use crate::checkpoint::TypeTag;
 use crate::checkpointer::{Checkpointer, CheckpointerExt};
 use crate::error::{ErrorKind, Result};
 use crate::query::{FindQuery, ThreadQuery, VacuumQuery};
 
-cases![what_is_missing_is_unsupported, attachments_work_or_are_unsupported, a_pointer_to_a_place_is_a_place];
+cases![what_is_missing_is_unsupported, a_pointer_to_a_place_is_a_place];
 
 #[track_caller]
 fn missing<T>(had: bool, what: &str, result: Result<T>) {
@@ -42,6 +42,8 @@ pub fn what_is_missing_is_unsupported(make: Make<'_>) {
     missing(has.vacuum, "vacuum", place.vacuum(&by_count));
     missing(has.vacuum && has.ttl, "vacuum by age", place.vacuum(&by_age));
     missing(has.vacuum && has.ttl, "vacuum by idle time", place.vacuum(&by_idle_time));
+    missing(has.attachments, "attach", place.attach("t", &own, "k", TypeTag::BYTES, b"1", OnExisting::Keep));
+    missing(has.attachments, "attachments", place.attachments("t", &own));
     if !has.compare_and_put {
         for head in [ExpectedHead::Empty, ExpectedHead::Id(own)] {
             let expecting = PutOptions::default().expected_head(head);
@@ -49,58 +51,6 @@ pub fn what_is_missing_is_unsupported(make: Make<'_>) {
         }
     }
     assert_eq!(place.picture(&["t", "u"]), before);
-}
-
-/// Attachments come back in byte order of their keys, the first or the last of a key as asked; or
-/// both calls are `Unsupported` and a batch with an attachment is refused whole.
-pub fn attachments_work_or_are_unsupported(make: Make<'_>) {
-    let mut place = make(Setup::default());
-    let own = place.put_text("t", "1");
-    let mut batch = Batch::new();
-    batch.put("u", TypeTag::JSON, b"1", PutOptions::default()).attach("t", own.clone(), "k", TypeTag::BYTES, b"1", OnExisting::Keep);
-    let result = place.commit(&batch);
-    if is_unsupported(&result) {
-        assert!(place.audit("u").is_empty(), "a refused batch leaves nothing");
-        refused(ErrorKind::Unsupported, "attach", place.attach("t", &own, "k", TypeTag::BYTES, b"1", OnExisting::Keep));
-        refused(ErrorKind::Unsupported, "attachments", place.attachments("t", &own));
-        return;
-    }
-    good("commit", result);
-    attach_with_keys_of_any_length(&place, &own);
-    let early = id("a checkpoint that comes later");
-    for (key, value, on, written) in [
-        ("k", &b"2"[..], OnExisting::Keep, false),
-        ("k", b"3", OnExisting::Replace, true),
-        ("K", b"", OnExisting::Keep, true),
-        ("\0", b"\xff", OnExisting::Replace, true),
-    ] {
-        assert_eq!(good("attach", place.attach("t", &own, key, TypeTag::BYTES, value, on)), written, "{key:?} {on:?}");
-        good("attach early", place.attach("t", &early, key, TypeTag::BYTES, value, on));
-    }
-    for _ in 0..2 {
-        assert_eq!(
-            attached(&place, &own),
-            [("\0".to_owned(), b"\xff".to_vec()), ("K".to_owned(), vec![]), ("k".to_owned(), b"3".to_vec())]
-        );
-        place.reopen();
-    }
-    place.put_text_with("t", "2", PutOptions::default().id(early.clone()));
-    assert_eq!(attached(&place, &early).len(), 3, "what was attached before its checkpoint is there with it");
-    assert!(attached(&place, &id("never")).is_empty());
-    place.audit("t");
-}
-
-fn attach_with_keys_of_any_length(place: &Place, own: &CheckpointId) {
-    let attach = |key: &str| place.attach("keys", own, key, TypeTag::JSON, b"1", OnExisting::Keep);
-    assert!(good("the longest key", attach(&"x".repeat(KEY_BYTES_MAX))));
-    refused(ErrorKind::InvalidInput, "a key too long", attach(&"x".repeat(KEY_BYTES_MAX + 1)));
-    refused(ErrorKind::InvalidInput, "an empty key", attach(""));
-    refused(ErrorKind::InvalidInput, "bad JSON", place.attach("keys", own, "k", TypeTag::JSON, b"NaN", OnExisting::Keep));
-}
-
-fn attached(place: &Place, id: &CheckpointId) -> Vec<(String, Vec<u8>)> {
-    let attachments = good("attachments", place.attachments("t", id));
-    attachments.into_iter().map(|attachment| (attachment.key, attachment.value.into_vec())).collect()
 }
 
 /// A borrow, a box and an arc of a place forward the calls, typed ones too.

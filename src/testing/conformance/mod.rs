@@ -26,6 +26,7 @@ macro_rules! cases {
     };
 }
 
+pub mod attachments;
 pub mod batches;
 pub mod capabilities;
 pub mod deletes;
@@ -110,6 +111,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         deletes::CASES,
         vacuum::CASES,
         batches::CASES,
+        attachments::CASES,
         threads::CASES,
         moments::CASES,
         capabilities::CASES,
@@ -145,6 +147,7 @@ mod tests {
             include_str!("deletes.rs"),
             include_str!("vacuum.rs"),
             include_str!("batches.rs"),
+            include_str!("attachments.rs"),
             include_str!("threads.rs"),
             include_str!("moments.rs"),
             include_str!("capabilities.rs"),

@@ -3,12 +3,13 @@
 //!
 //! `memory` is the file system that writes down, `disk` says what may be left, `choose` which of that is
 //! looked at, `work` does things to a store and to a model of it, `check` opens a disk and holds it against
-//! the model. `faults` has calls fail instead. A violation panics with a line that plays it again.
+//! the model. `faults` has calls fail instead. `files` does all that to a place of files. A violation panics with a line that plays it again.
 
 mod check;
 mod choose;
 mod disk;
 mod faults;
+mod files;
 mod memory;
 mod work;
 
@@ -21,6 +22,7 @@ use check::{Allowed, SAME_BOOT, check, check_copy};
 use choose::Chance;
 use disk::Disk;
 pub use faults::{Failed, faults};
+pub use files::{Looked, files};
 use memory::{Change, Image};
 use work::{Done, STORE, Setup, Step, answered, begun};
 
