@@ -277,6 +277,7 @@ mod tests {
         for (is_packed, unpacked_len, state_len) in [
             (true, u32::MAX, u32::MAX),
             (true, 8 * 255 + 65, 64 << 20),
+            (true, 100_000, 64 << 20),
             (true, 65 << 20, 64 << 20),
             (true, (64 << 10) + 1, 0),
             (false, 9, 100),
@@ -298,6 +299,21 @@ mod tests {
         let unlike: Vec<u8> = (0..=255).collect();
         assert_eq!(pack(&unlike), None);
         assert_eq!(pack(&[]), None);
+    }
+
+    #[test]
+    fn lengths_are_believed_up_to_their_bounds() {
+        let (longest, over) = (STATE_BYTES_MAX as u32, UNPACKED_OVER_BYTES as usize);
+        let payload = vec![7; over + 9];
+        let read = |length: usize, state_len| {
+            let mut bytes = Vec::new();
+            let delta = Stored { payload: &payload[..length], is_packed: false, unpacked_len: length as u32, state_len };
+            unpack_onto(&delta, &mut bytes).map(|()| bytes.len())
+        };
+        assert_eq!(read(8, longest), Ok(8));
+        assert_eq!(read(8, longest + 1), Err(Flaw::Corrupt("delta length")));
+        assert_eq!(read(over + 8, 8), Ok(over + 8));
+        assert_eq!(read(over + 9, 8), Err(Flaw::Corrupt("delta length")));
     }
 
     proptest! {

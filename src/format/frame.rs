@@ -290,4 +290,24 @@ mod tests {
             assert_eq!(Head::decode(place, &crazy), Err(Flaw::Corrupt("frame lengths")));
         }
     }
+
+    #[test]
+    fn lengths_and_numbers_go_up_to_their_bounds() {
+        let place = Place { salt: 5, position: 64 };
+        let lengths = |record_len, payload_len| {
+            let bytes = Head { record_len, payload_len, ..head(b"r", b"p") }.encode(place, b"r").0;
+            Head::peek(&bytes)
+        };
+        let (record_max, payload_max) = (70_462, 3 << 30);
+        assert_eq!(lengths(record_max, payload_max), Ok((record_max, payload_max)));
+        assert_eq!(lengths(record_max + 1, 0), Err(Flaw::Corrupt("frame lengths")));
+        assert_eq!(lengths(1, payload_max + 1), Err(Flaw::Corrupt("frame lengths")));
+        let numbers = |seq, synced_end| {
+            let head = Head { seq, synced_end, ..head(b"r", b"p") };
+            Head::decode(place, &frame(place, &head, b"r", b"p")).map(|(head, _)| (head.seq, head.synced_end))
+        };
+        assert_eq!(numbers(SEQS_END - 1, (1 << 63) - 1), Ok((SEQS_END - 1, (1 << 63) - 1)));
+        assert_eq!(numbers(SEQS_END, 0), Err(Flaw::Corrupt("frame number")));
+        assert_eq!(numbers(0, 1 << 63), Err(Flaw::Corrupt("frame number")));
+    }
 }

@@ -436,4 +436,107 @@ mod tests {
         assert_eq!(Hint::decode(bytes).err(), Some(Flaw::Unknown("hint version")));
         assert!(Builder::default().encode(STORE, 1, 1).is_none());
     }
+
+    /// What is said of a hint of those records whose bytes were changed and whose checksum was made to fit.
+    fn changed(records: &[(u8, u64, &str)], changes: &[(usize, &[u8])]) -> Option<Flaw> {
+        let records: Vec<_> = records.iter().map(|(kind, number, text)| (*kind, *number, (*text).to_owned())).collect();
+        let mut bytes = built(&records).1;
+        for (at, change) in changes {
+            bytes[*at..at + change.len()].copy_from_slice(change);
+        }
+        repair(&mut bytes);
+        Hint::decode(bytes).err()
+    }
+
+    /// One thing wrong at a time, and everything else as it was: nothing else would refuse it.
+    #[test]
+    fn an_item_that_says_what_no_record_says_is_refused() {
+        const ITEM: usize = HEADING_BYTES + GROUP_BYTES;
+        const NUMBER: [u8; 8] = 9u64.to_le_bytes();
+        let one = |kind, changes: &[(usize, &[u8])]| {
+            let changes: Vec<_> = changes.iter().map(|(at, change)| (ITEM + at, *change)).collect();
+            changed(&[(kind, 3, "id")], &changes)
+        };
+        let refused = Some(Flaw::Corrupt("hint items"));
+        for kind in 0..8 {
+            assert_eq!(one(kind, &[]), None);
+            assert_eq!(one(kind, &[(0, &[9])]), refused, "no kind of record");
+            assert_eq!(one(kind, &[(3, &[1])]), refused, "{kind}: byte 3");
+            assert_eq!(one(kind, &[(28, &[0])]), refused, "{kind}: no length");
+            assert_eq!(one(kind, &[(28, &[9])]), refused, "{kind}: a frame that ends behind the end");
+            assert_eq!(one(kind, &[(2, &[2])]), refused, "{kind}: byte 2");
+        }
+        for kind in 2..8 {
+            assert_eq!(one(kind, &[(2, &[1])]), refused, "{kind} as a difference");
+        }
+        for put in [0, 1, 7] {
+            assert_eq!(one(put, &[(8, &[0; 16])]), refused, "{put} at no place");
+            assert_eq!(one(put, &[(16, &NUMBER)]), refused, "{put} below its thread's floor");
+        }
+        for text in [1, 7] {
+            assert_eq!(one(text, &[(1, &[1])]), refused, "a part of the texts");
+            assert_eq!(one(text, &[(32, &[1])]), refused, "another part of the texts");
+            assert_eq!(one(text, &[(36, &[1])]), refused, "something behind the text's place");
+        }
+        for (without_place, without_floor, kind) in
+            [(true, true, 2), (false, true, 3), (true, false, 4), (false, true, 5), (false, true, 6)]
+        {
+            assert_eq!(one(kind, &[(8, &NUMBER)]), refused.filter(|_| without_place), "{kind} with a place");
+            assert_eq!(one(kind, &[(16, &NUMBER)]), refused.filter(|_| without_floor), "{kind} with a floor");
+            assert_eq!(one(kind, &[(1, &[1])]), refused, "{kind} with an id");
+            assert_eq!(one(kind, &[(4, &[1])]), refused, "{kind} with a state");
+            assert_eq!(one(kind, &[(32, &[1])]), refused, "{kind} with a UUID");
+        }
+    }
+
+    #[test]
+    fn groups_and_a_heading_that_no_records_give_are_refused() {
+        const GROUP: usize = HEADING_BYTES;
+        const OTHER: usize = HEADING_BYTES + GROUP_BYTES;
+        let refused = Some(Flaw::Corrupt("hint items"));
+        // Threads "a" and "c", of one record each and no texts.
+        let two = |changes: &[(usize, &[u8])]| changed(&[(0, 3, ""), (0, 5, "")], changes);
+        let threads = HEADING_BYTES + 2 * (GROUP_BYTES + ITEM_BYTES);
+        assert_eq!(two(&[]), None);
+        assert_eq!(two(&[(threads, b"ca")]), refused, "out of order");
+        assert_eq!(two(&[(threads, b"aa")]), refused, "one twice");
+        assert_eq!(two(&[(threads, b"\xffc")]), refused, "no text");
+        assert_eq!(two(&[(GROUP, &[2]), (OTHER, &[0])]), refused, "a thread without a record");
+        assert_eq!(two(&[(GROUP, &[2]), (GROUP + 8, &[2]), (OTHER, &[5])]), refused, "a group that nothing is left for");
+        assert_eq!(two(&[(GROUP + 10, &[1])]), refused, "the group's zeros");
+        assert_eq!(two(&[(OTHER + 11, &[1])]), refused, "the group's zeros");
+        assert_eq!(two(&[(OTHER, &[0])]), refused, "an item of nobody");
+        assert_eq!(two(&[(100, &[1])]), refused, "the heading's zeros");
+        assert_eq!(two(&[(111, &[1])]), refused, "the heading's zeros");
+        let (end, last_frame) = (standing(2).offset, standing(1).offset);
+        assert_eq!(two(&[(48, &end.to_le_bytes()), (56, &last_frame.to_le_bytes())]), None);
+        assert_eq!(two(&[(48, &(end + 1).to_le_bytes())]), refused, "an end that no frame has");
+        assert_eq!(two(&[(56, &(last_frame + 1).to_le_bytes())]), refused, "a frame where none begins");
+        assert_eq!(two(&[(56, &end.to_le_bytes())]), refused, "a last frame that begins where all ends");
+        // What is of no thread or no text stands behind what is.
+        for at in [80, 88] {
+            let mut bytes = built(&[(0, 3, String::new())]).1;
+            bytes.push(b'x');
+            let length = u64_at(&bytes, at).unwrap() + 1;
+            bytes[at..at + 8].copy_from_slice(&length.to_le_bytes());
+            repair(&mut bytes);
+            assert_eq!(Hint::decode(bytes).err(), refused, "a length at {at}");
+        }
+        let mut nothing = built(&[(0, 3, String::new())]).1[..HEADING_BYTES].to_vec();
+        for at in [64, 80, 88, 104] {
+            nothing[at..at + 4].fill(0);
+        }
+        repair(&mut nothing);
+        assert_eq!(Hint::decode(nothing).err(), refused, "no frame");
+    }
+
+    #[test]
+    fn a_number_too_high_and_a_byte_too_many_are_refused() {
+        assert_eq!(changed(&[(0, 1, "")], &[(72, &(SEQS_END - 1).to_le_bytes())]), None);
+        assert_eq!(changed(&[(0, 1, "")], &[(72, &SEQS_END.to_le_bytes())]), Some(Flaw::Corrupt("hint number")));
+        let mut longer = built(&[(0, 1, String::new())]).1;
+        longer.push(0);
+        repair(&mut longer);
+        assert_eq!(Hint::decode(longer).err(), Some(Flaw::Corrupt("hint checksum")));
+    }
 }

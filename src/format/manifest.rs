@@ -200,4 +200,33 @@ mod tests {
         let nothing = Manifest { segments: Vec::new(), ..manifest() }.encode();
         assert_eq!(Manifest::decode(&nothing), Err(Flaw::Corrupt("manifest body")));
     }
+
+    #[test]
+    fn a_number_that_nothing_could_be_added_to_is_corrupt() {
+        let above = |count: u64| {
+            [
+                Manifest { generation: count, ..manifest() },
+                Manifest { epoch: count, ..manifest() },
+                Manifest { next_number: count, ..manifest() },
+                Manifest { compactions: count, ..manifest() },
+                Manifest { compacted_at: count, ..manifest() },
+                Manifest { segments: vec![Listed { number: count, ..manifest().segments[0] }], ..manifest() },
+                Manifest { segments: vec![Listed { base: count, ..manifest().segments[0] }], ..manifest() },
+                Manifest { segments: vec![Listed { end: count, ..manifest().segments[0] }], ..manifest() },
+            ]
+        };
+        let seqs = |seq_floor| Manifest { seq_floor, ..manifest() };
+        for most in above((1 << 63) - 1).into_iter().chain([seqs(SEQS_END - 1)]) {
+            assert_eq!(Manifest::decode(&most.encode()), Ok(most));
+        }
+        for more in above(1 << 63).into_iter().chain([seqs(SEQS_END)]) {
+            assert_eq!(Manifest::decode(&more.encode()), Err(Flaw::Corrupt("manifest body")), "{more:?}");
+        }
+    }
+
+    #[test]
+    fn a_head_alone_is_looked_at() {
+        assert_eq!(Manifest::decode(&[0; HEAD_BYTES]), Err(Flaw::Corrupt("manifest magic")));
+        assert_eq!(Manifest::decode(&[0; HEAD_BYTES - 1]), Err(Flaw::Torn("manifest")));
+    }
 }

@@ -140,4 +140,13 @@ mod tests {
             assert_eq!(Name::parse(other), None, "{other}");
         }
     }
+
+    #[test]
+    fn what_is_there_once_is_known_by_its_name() {
+        let once = [(MANIFEST, Name::Manifest), (MANIFEST_NEW, Name::ManifestNew), (TAIL, Name::Tail), (QUARANTINE, Name::Quarantine)];
+        for (name, meant) in once.into_iter().chain(LOCKS.map(|name| (name, Name::Lock))) {
+            assert_eq!(Name::parse(name), Some(meant));
+            assert_eq!(Name::parse(&format!("{name}.")), None);
+        }
+    }
 }

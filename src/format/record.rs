@@ -477,4 +477,33 @@ mod tests {
         assert_eq!(Record::decode(&all[0]), Err(Flaw::Corrupt("parent")));
         assert_eq!(Record::decode(&[]), Err(Flaw::Corrupt("empty record")));
     }
+
+    #[test]
+    fn a_put_that_no_writer_writes_is_refused() {
+        let bytes = |record: Record<'_>| {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            bytes
+        };
+        let (id, parent, coding) = (Id::Uuid([7; 16]), Followed::Nothing, Coding::Whole);
+        let put = Put { thread: "t", id, place: 3, floor: 3, saved_at: 0, parent, tag: "json", metadata: "", state_len: 9, coding };
+        let on = |base| Coding::Delta(Difference { base, base_hash: 5, hash: 6, unpacked_len: 7, is_packed: false });
+        for (put, flaw) in [
+            (put.clone(), None),
+            (Put { tag: "", ..put.clone() }, Some("put")),
+            (Put { place: 0, floor: 0, ..put.clone() }, Some("put")),
+            (Put { floor: 4, ..put.clone() }, Some("put")),
+            (Put { thread: "", ..put.clone() }, Some("empty thread id")),
+            (Put { coding: on(2), ..put.clone() }, None),
+            (Put { coding: on(0), ..put.clone() }, Some("base")),
+            (Put { coding: on(3), ..put.clone() }, Some("base")),
+        ] {
+            let encoded = bytes(Record::Put(put));
+            assert_eq!(Record::decode(&encoded).err(), flaw.map(Flaw::Corrupt));
+            if flaw.is_none() {
+                assert_eq!(Record::decode(&[&encoded[..], &[0]].concat()), Err(Flaw::Corrupt("record lengths")));
+            }
+        }
+        assert_eq!(Record::decode(&bytes(Record::Promote(Put { coding: on(2), ..put }))), Err(Flaw::Corrupt("promoted delta")));
+    }
 }

@@ -268,3 +268,34 @@ fn zeros_behind(after: u64, length: u64, filled: u64, capacity: u64, without_pay
     };
     upto.min(capacity).saturating_sub(after).min(FILL_BYTES_MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_is_made_ahead_in_steps_and_a_ledge_is_left() {
+        const KIB: u64 = 1024;
+        let capacity = 1 << 30;
+        let zeros = |after, length, filled| zeros_behind(after, length, filled, capacity, false);
+        // Small batches fill up to a step that grows with the segment.
+        assert_eq!(zeros(KIB, 100, KIB), 63 * KIB);
+        assert_eq!(zeros(100 * KIB, 100, 0), 28 * KIB);
+        assert_eq!(zeros(600 * KIB, 100, 0), 424 * KIB);
+        assert_eq!(zeros(1024 * KIB, 100, 0), 1024 * KIB);
+        assert_eq!(zeros(5000 * KIB, 100, 0), 120 * KIB);
+        // Never less than the ledge.
+        assert_eq!(zeros(60 * KIB, 100, 0), 68 * KIB);
+        // Large ones leave the ledge alone.
+        assert_eq!(zeros(600 * KIB, 256 * KIB - 1, 0), 424 * KIB);
+        assert_eq!(zeros(600 * KIB, 256 * KIB, 0), 16 * KIB);
+        // What is filled already is not filled again.
+        assert_eq!(zeros(KIB, 100, 17 * KIB), 0);
+        assert_eq!(zeros(KIB, 100, 17 * KIB - 1), 63 * KIB);
+        // What has no payload may use up the ledge, and nothing goes behind the capacity.
+        assert_eq!(zeros_behind(KIB, 100, KIB, capacity, true), 0);
+        assert_eq!(zeros_behind(KIB, 100, KIB - 1, capacity, true), 63 * KIB);
+        assert_eq!(zeros_behind(KIB, 100, 0, 9 * KIB, false), 8 * KIB);
+        assert_eq!(zeros_behind(KIB, 100, 0, KIB - 1, false), 0);
+    }
+}

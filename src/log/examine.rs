@@ -441,3 +441,36 @@ pub(crate) fn locate(number: u64, offset: u64, length: u64) -> Result<Location> 
 pub(crate) fn finding(file: &Path, offset: Option<u64>, damage: bool, what: &str) -> Finding {
     Finding { file: file.to_owned(), offset, thread: None, id: None, damage, what: what.to_owned() }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_header_is_the_listed_one_in_all_that_names_it() {
+        let listed = |compacted| Listed { number: 3, salt: 7, base: 4096, end: 0, first_frame: 72, compacted };
+        let manifest = Manifest {
+            store: [1; 16],
+            generation: 1,
+            epoch: 1,
+            seq_floor: 1,
+            next_number: 4,
+            compactions: 0,
+            compacted_at: 0,
+            max_history: 0,
+            segments: vec![listed(false)],
+            retired: Vec::new(),
+        };
+        let log = Header { store: [1; 16], number: 3, salt: 7, kind: Kind::Log { base: 4096 }, first_frame: 72 };
+        let compacted = Header { kind: Kind::Compacted { first: 1, last: 2 }, ..log };
+        for (header, other) in [(log, compacted), (compacted, log)] {
+            let listed = listed(header == compacted);
+            assert!(is_listed(&header, &manifest, &listed));
+            assert!(!is_listed(&other, &manifest, &listed), "of the other kind");
+            assert!(!is_listed(&Header { store: [2; 16], ..header }, &manifest, &listed));
+            assert!(!is_listed(&Header { number: 4, ..header }, &manifest, &listed));
+            assert!(!is_listed(&Header { salt: 8, ..header }, &manifest, &listed));
+        }
+        assert!(!is_listed(&Header { kind: Kind::Log { base: 4104 }, ..log }, &manifest, &listed(false)));
+    }
+}

@@ -227,4 +227,14 @@ mod tests {
         assert_eq!(choose(&segments(&[(80, 80), (80, 80), (800, 800)]), Wanted::Next(0, u64::MAX), USUAL), Some(0..2));
         assert_eq!(choose(&segments(&[(80, 80), (800, 800)]), Wanted::Next(0, u64::MAX), USUAL), None);
     }
+
+    #[test]
+    fn what_is_left_alone_is_told_in_parts_of_a_segment() {
+        assert_eq!([0, USUAL, 4 * USUAL].map(|live| dead_max(live, USUAL)), [600, 600, 2400]);
+        let row = |used, count| are_many_small(std::iter::repeat_n(used, count), USUAL);
+        assert!(row(USUAL / 8 - 1, 8) && !row(USUAL / 8 - 1, 7));
+        assert!(!row(USUAL / 8, 8));
+        let small = |used| choose(&segments(&[(used, used), (used, used)]), Wanted::Next(0, u64::MAX), USUAL);
+        assert_eq!((small(USUAL / 8 - 1), small(USUAL / 8)), (Some(0..2), None));
+    }
 }

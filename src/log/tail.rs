@@ -657,4 +657,18 @@ mod tests {
         assert!(tail.is_kept(1 << 32, 3).unwrap());
         assert_eq!(tail.is_kept(20, 2).unwrap_err().kind(), ErrorKind::Poisoned, "the old epoch's end was not reached by a sync");
     }
+
+    #[test]
+    fn a_page_is_of_a_store_by_all_that_names_it() {
+        let (tail, manifest) = (Tail::new(SharedPage::unshared()), manifest());
+        tail.begin([3; 16], Start { manifest: &manifest, end: 9, next_seq: 5, write_lock: 77 });
+        assert!(tail.is_of(&[1; 16]) && !tail.is_of(&[2; 16]));
+        for index in [WORD_MAGIC, WORD_LAYOUT, WORD_STORE, WORD_STORE + 1] {
+            let was = tail.get(index);
+            tail.word(index).store(was ^ 1, Release);
+            assert!(!tail.is_of(&[1; 16]), "word {index}");
+            assert_eq!(Marks::decode(&bytes(&tail), &[1; 16]), None, "word {index}");
+            tail.word(index).store(was, Release);
+        }
+    }
 }

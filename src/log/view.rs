@@ -636,4 +636,13 @@ mod tests {
         assert_eq!((old.find(&entry(1).id), old.find(&entry(101).id)), (Some(0), None));
         assert_eq!((view.len(), view.find(&entry(1).id)), (100, None));
     }
+
+    #[test]
+    fn what_was_deleted_is_told_from_what_was_trimmed() {
+        let view = (1..=6).fold(View::empty("t".into()), |view, place| view.put(entry(place), 0)).above(3).without(5);
+        let told = |place| (view.was_trimmed(place), view.was_deleted(place));
+        assert_eq!([1, 2].map(told), [(true, false); 2]);
+        assert_eq!([3, 4, 6].map(told), [(false, false); 3]);
+        assert_eq!([5, 7].map(told), [(false, true); 2]);
+    }
 }
