@@ -2,57 +2,24 @@
 
 use std::time::SystemTime;
 
-use crate::batch::{nanos_of, time_of};
-use crate::error::Result;
+use jiff::Timestamp;
 
-const DAY: i64 = 86_400;
-const NANOS: i64 = 1_000_000_000;
+use crate::batch::{nanos_of, time_of};
+use crate::error::{Error, Result};
 
 /// Errors: `InvalidInput` outside the years 1677 to 2262.
 pub(super) fn to_text(time: SystemTime) -> Result<String> {
-    let nanos = nanos_of(time)?;
-    let (seconds, nanos) = (nanos.div_euclid(NANOS), nanos.rem_euclid(NANOS));
-    let (days, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
-    let (year, month, day) = date_of(days);
-    let fraction = match nanos {
-        0 => String::new(),
-        nanos => format!(".{}", format!("{nanos:09}").trim_end_matches('0')),
-    };
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    Ok(format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z"))
+    let nanos = i128::from(nanos_of(time)?);
+    let stamp = Timestamp::from_nanosecond(nanos).map_err(|error| Error::invalid(format!("no time: {error}")))?;
+    Ok(stamp.to_string())
 }
 
 /// The time of [`to_text`]; None for any other text.
 pub(super) fn parse(text: &str) -> Option<SystemTime> {
-    let number = |from: usize, to: usize| text.get(from..to)?.parse::<i64>().ok();
-    let days = days_of(number(0, 4)?, number(5, 7)?, number(8, 10)?);
-    let seconds = days * DAY + number(11, 13)? * 3600 + number(14, 16)? * 60 + number(17, 19)?;
-    let fraction = text.get(19..)?.strip_suffix('Z')?.trim_start_matches('.');
-    let nanos = if fraction.is_empty() { 0 } else { format!("{fraction:0<9}").parse::<i64>().ok()? };
-    let nanos = i64::try_from(i128::from(seconds) * i128::from(NANOS) + i128::from(nanos)).ok()?;
-    let time = (nanos > i64::MIN).then(|| time_of(nanos))?;
-    // Whatever else was let pass above: a time has one text.
-    (to_text(time).ok()? == text).then_some(time)
-}
-
-/// Year, month and day of a day counted from 1970; the calendar counts from the 1st of March of year 0 on,
-/// in eras of 400 years, so that leap days stand at the end.
-fn date_of(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (era * 400 + year + i64::from(month <= 2), month, day)
-}
-
-fn days_of(year: i64, month: i64, day: i64) -> i64 {
-    let year = year - i64::from(month <= 2);
-    let (era, year) = (year.div_euclid(400), year.rem_euclid(400));
-    let month = if month > 2 { month - 3 } else { month + 9 };
-    era * 146_097 + year * 365 + year / 4 - year / 100 + (153 * month + 2) / 5 + day - 1 - 719_468
+    let stamp: Timestamp = text.parse().ok()?;
+    let nanos = i64::try_from(stamp.as_nanosecond()).ok().filter(|nanos| *nanos > i64::MIN)?;
+    // A time has one text.
+    Some(time_of(nanos)).filter(|time| to_text(*time).is_ok_and(|again| again == text))
 }
 
 #[cfg(test)]
@@ -73,14 +40,6 @@ mod tests {
         ] {
             assert_eq!(to_text(time_of(nanos)).unwrap(), text);
             assert_eq!(parse(text), Some(time_of(nanos)));
-        }
-    }
-
-    #[test]
-    fn every_day_comes_back() {
-        for day in -106_000..106_000 {
-            let (year, month, of_month) = date_of(day);
-            assert_eq!(days_of(year, month, of_month), day, "{year}-{month}-{of_month}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! Another process that shares the store: this test program run again, to do one thing and be
 //! stopped or killed on the way.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -70,9 +70,13 @@ impl Other {
 
     /// One that has been stopped where its fault was.
     pub fn stopped(dir: &Path, job: &str, fault: Fault) -> Other {
-        let other = Other::start(dir, job, fault);
+        let mut other = Other::start(dir, job, fault);
         let (_, status) = waitpid(Some(other.pid()), WaitOptions::UNTRACED).unwrap().unwrap();
-        assert!(status.stopped(), "{job} ended before {fault:?}");
+        if !status.stopped() {
+            let mut told = String::new();
+            other.told.read_to_string(&mut told).unwrap();
+            panic!("{job} ended before {fault:?}: {status:?} {told}");
+        }
         other
     }
 
@@ -102,6 +106,7 @@ impl Other {
         while self.told.read_line(&mut line).unwrap() > 0 {
             if let Some(at) = line.find("answer: ") {
                 answer = Some(line[at..].trim_end() == "answer: Ok(())");
+                println!("the other process's {line}");
             }
             line.clear();
         }
