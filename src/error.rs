@@ -123,20 +123,6 @@ pub(crate) fn is_disk_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge)
 }
 
-/// Whether it was the system that lacked something (memory, a handle, a right): that tells nothing about the file.
-pub(crate) fn is_of_the_system(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    const LACKS: [Errno; 6] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN, Errno::ACCESS, Errno::PERM];
-    Errno::from_io_error(error).is_some_and(|errno| LACKS.contains(&errno))
-}
-
-impl Error {
-    /// The same of what the operating system said, if that is what it comes from.
-    pub(crate) fn is_of_the_system(&self) -> bool {
-        std::error::Error::source(self).and_then(|source| source.downcast_ref()).is_some_and(is_of_the_system)
-    }
-}
-
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0.message)?;

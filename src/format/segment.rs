@@ -85,7 +85,10 @@ impl Header {
         };
         let first_frame = u32_at(bytes, 64).ok_or(short)?;
         let is_aligned = first_frame as usize >= HEADER_BYTES && first_frame % 8 == 0;
-        if !is_aligned || bytes[68..72] != [0; 4] || !are_counts(&[a, b]) {
+        if bytes[68..72] != [0; 4] {
+            return Err(Flaw::Unknown("segment flags"));
+        }
+        if !is_aligned || !are_counts(&[a, b]) {
             return Err(Flaw::Corrupt("segment header"));
         }
         Ok(Header {
@@ -140,7 +143,8 @@ mod tests {
         assert_eq!(with(8, 9), Err(Flaw::Unknown("segment version")));
         assert_eq!((with(10, 0), with(10, 3)), (Err(Flaw::Unknown("segment kind")), Err(Flaw::Unknown("segment kind"))));
         assert_eq!(with(56, 1), Err(Flaw::Unknown("segment kind")), "a log has one base");
-        for (at, byte) in [(64, 64), (64, 73), (68, 1), (71, 1)] {
+        assert_eq!((with(68, 1), with(71, 1)), (Err(Flaw::Unknown("segment flags")), Err(Flaw::Unknown("segment flags"))));
+        for (at, byte) in [(64, 64), (64, 73)] {
             assert_eq!(with(at, byte), Err(Flaw::Corrupt("segment header")), "{byte} at {at}");
         }
         assert_eq!(with(64, 80), Ok(80), "the first frame may stand further on");

@@ -102,7 +102,9 @@ impl Shared {
             Ok((self.index.list(&ThreadQuery::default()), reading.manifest.clone(), reading.last_seq))
         };
         let ((views, manifest, last_seq), _) = self.at_one_moment(look)?;
-        let given = manifest.seq_floor.max(last_seq + 1).max(self.tail.next_seq());
+        let by_log = manifest.seq_floor.max(last_seq + 1);
+        // Nothing vouches for the page.
+        let given = self.tail.next_seq().clamp(by_log, jump_above(by_log));
         // Who only reads may not know of all that were given since.
         let next_seq = if writes { given } else { jump_above(given) };
         Ok(Picture { views, manifest, next_seq })

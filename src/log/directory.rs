@@ -268,7 +268,7 @@ impl Directory {
     pub fn write_next_manifest(&self, manifest: &Manifest) -> Result<()> {
         let path = self.file(names::MANIFEST_NEW);
         if !manifest.counts() {
-            let message = "the store's numbers are too high to have been counted, so nothing more is written: salvage it with `repair`";
+            let message = "the store's numbers are too high to have been counted, so nothing more is written: close it in every process and open it again; if that is refused too, salvage it with `repair`";
             return Err(Error::new(ErrorKind::Corrupt, message).with_file(&path, None));
         }
         let encoded = manifest.encode();

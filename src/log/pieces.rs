@@ -6,13 +6,16 @@
 //! system that lacks something: then nothing is known of the file, and a second try may read it.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustix::io::Errno;
 
 use super::directory::{Contents, Directory};
 use super::examine::finding;
 use super::scan::{Found, Scan};
-use crate::error::{Error, Result, is_of_the_system};
+use crate::error::{Error, Result};
 use crate::format::manifest::Manifest;
 use crate::format::names;
 use crate::format::segment::{HEADER_BYTES, Header, Kind};
@@ -94,6 +97,12 @@ impl Piece {
     }
 }
 
+/// Whether it was the system that lacked something (memory, a handle, a right): that tells nothing about the file.
+pub(crate) fn is_of_the_system(error: &io::Error) -> bool {
+    const LACKS: [Errno; 6] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::AGAIN, Errno::ACCESS, Errno::PERM];
+    Errno::from_io_error(error).is_some_and(|errno| LACKS.contains(&errno))
+}
+
 /// Everything that may hold frames, in quarantine too, in the order of names.
 pub(crate) fn find(directory: &Directory, contents: &Contents, report: &mut Recovery) -> Result<Vec<Piece>> {
     let mut named: Vec<(PathBuf, u64, Standing)> = Vec::new();
@@ -126,12 +135,12 @@ pub(crate) fn find(directory: &Directory, contents: &Contents, report: &mut Reco
     Ok(pieces)
 }
 
-fn open(directory: &Directory, path: &Path, number: u64, standing: Standing) -> std::io::Result<Piece> {
+fn open(directory: &Directory, path: &Path, number: u64, standing: Standing) -> io::Result<Piece> {
     let file = directory.fs.open(path, false)?;
     let mut bytes = [0; HEADER_BYTES];
     let read = match file.read_at(&mut bytes, 0) {
         // A bad sector there costs the header alone.
-        Err(error) if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => 0,
+        Err(error) if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => 0,
         read => read?,
     };
     let header = if let Standing::End(_) = standing { None } else { Header::decode(&bytes[..read]).ok() };

@@ -7,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::error::Error as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -139,6 +140,7 @@ fn own_manifest(directory: &Directory, contents: &Contents, found: &[Piece], rep
         let what = format!("{what}: the segments were read without it, and the copy keeps all checkpoints of a thread");
         report.damage.push(finding(&path, None, false, &what));
     };
+    let of_the_system = |error: &Error| error.source().and_then(|source| source.downcast_ref()).is_some_and(pieces::is_of_the_system);
     match directory.manifest() {
         Ok(manifest) => {
             let mut stores = found.iter().filter_map(|piece| Some(piece.header?.store)).peekable();
@@ -149,7 +151,7 @@ fn own_manifest(directory: &Directory, contents: &Contents, found: &[Piece], rep
             report.set_aside.push(path);
         }
         Err(_) if !contents.manifest => without("MANIFEST is missing"),
-        Err(error) if error.kind() == ErrorKind::Unsupported || error.is_of_the_system() => return Err(error),
+        Err(error) if error.kind() == ErrorKind::Unsupported || of_the_system(&error) => return Err(error),
         Err(_) => without("MANIFEST is damaged"),
     }
     Ok(None)

@@ -1,7 +1,7 @@
 //! The folder: what is asked of the system for it, and being the one process that has it open.
 //!
 //! It knows names and no meaning. The lock is on the folder itself, which nobody can unlink from under
-//! its holder; it dies with the process.
+//! its holder; it dies with the process, and with what that has forked.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -41,6 +41,9 @@ impl Folder {
         match self.fs.is_dir(&self.path) {
             Ok(Some(false)) => Err(Error::new(ErrorKind::Unsupported, "the place is not a directory").with_file(&self.path, None)),
             Ok(found) => Ok(found.is_some()),
+            Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
+                Err(Error::new(ErrorKind::Unsupported, "a file stands in the way of the place").with_file(&self.path, None))
+            }
             Err(error) => Err(Error::os("look at", &self.path, error)),
         }
     }

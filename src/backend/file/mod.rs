@@ -115,14 +115,21 @@ impl FileCheckpointer {
 
     /// The same for who reads. Errors: `Poisoned` in a forked child.
     fn read(&self) -> Result<RwLockReadGuard<'_, Threads>> {
+        self.at_home()?;
+        Ok(self.threads())
+    }
+
+    /// Before any lock, which a worker of the parent may hold for ever. Errors: `Poisoned` in a forked child.
+    fn at_home(&self) -> Result<()> {
         let folder = &self.shared.folder;
         match folder.home.is_here() {
-            true => Ok(self.threads()),
+            true => Ok(()),
             false => Err(poisoned("this is a forked child's copy of the handle: open the place again", &folder.path)),
         }
     }
 
     fn writer(&self) -> Result<MutexGuard<'_, Writer>> {
+        self.at_home()?;
         let poisoned = |why: &str| poisoned(&format!("{why}: open the place again"), &self.shared.folder.path);
         let writer = self.shared.writer.lock().map_err(|_| poisoned("a worker panicked while it was writing"))?;
         self.shared.presence.check()?;

@@ -123,7 +123,7 @@ impl Reading {
         for name in there.into_iter().filter(|name| names::is_ours(name)) {
             let path = folder.file(&name);
             let corrupt = |what: &str| {
-                Error::new(ErrorKind::Corrupt, format!("{what}: restore the file from a copy, or move it out of the folder"))
+                Error::new(ErrorKind::Corrupt, format!("{what}: restore the file from a copy, or move it out of the folder for good: it cannot come back once something was put"))
                     .with_file(&path, None)
             };
             let (head, check) = read_head(folder, &name, corrupt)?;
@@ -158,8 +158,11 @@ impl Reading {
             Kind::Attachment { checkpoint, key } => (checkpoint, Some(key.clone())),
         };
         let is_new = self.subjects.insert((head.thread.clone(), id.as_str().to_owned(), key));
-        if !is_new || !self.numbers.insert(head.number) {
+        if !is_new {
             return Err(TWICE);
+        }
+        if !self.numbers.insert(head.number) {
+            return Err("another file has its number, which was given again while this one was elsewhere");
         }
         match head.kind {
             Kind::Checkpoint { id, seq, parent, saved_at, metadata } => {
