@@ -126,6 +126,19 @@ impl PartialEq for CheckpointId {
 
 impl Eq for CheckpointId {}
 
+/// Byte order; it says nothing of time.
+impl Ord for CheckpointId {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.as_str().cmp(other.as_str())
+    }
+}
+
+impl PartialOrd for CheckpointId {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
 impl std::hash::Hash for CheckpointId {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.as_bytes().hash(state);

@@ -309,7 +309,7 @@ pub(super) struct Thread<V> {
     /// How many it keeps where that is not the store's number.
     pub keep: Option<Option<usize>>,
     /// By checkpoint id; never an empty map.
-    attachments: BTreeMap<String, Keys<V>>,
+    attachments: BTreeMap<CheckpointId, Keys<V>>,
 }
 
 impl<V> Default for Thread<V> {
@@ -347,12 +347,12 @@ impl<V> Thread<V> {
 
     /// What is attached to a checkpoint of that id, whether it is there or not.
     pub fn attached(&self, id: &CheckpointId) -> Option<&Keys<V>> {
-        self.attachments.get(id.as_str())
+        self.attachments.get(id)
     }
 
     /// All that is attached: checkpoint ids, keys and values.
-    pub fn attachments(&self) -> impl Iterator<Item = (&str, &str, &Arc<Attached<V>>)> {
-        self.attachments.iter().flat_map(|(id, keys)| keys.iter().map(|(key, attached)| (id.as_str(), key.as_str(), attached)))
+    pub fn attachments(&self) -> impl Iterator<Item = (&CheckpointId, &str, &Arc<Attached<V>>)> {
+        self.attachments.iter().flat_map(|(id, keys)| keys.iter().map(move |(key, attached)| (id, key.as_str(), attached)))
     }
 
     fn knows(&self, id: &CheckpointId) -> bool {
@@ -360,7 +360,7 @@ impl<V> Thread<V> {
     }
 
     pub fn attach(&mut self, id: &CheckpointId, key: &str, attached: Arc<Attached<V>>) {
-        self.attachments.entry(id.as_str().to_owned()).or_default().insert(key.to_owned(), attached);
+        self.attachments.entry(id.clone()).or_default().insert(key.to_owned(), attached);
     }
 
     /// Adds a checkpoint at the end, or exchanges the one of its id, whose seq, place and parent stay.
@@ -380,7 +380,7 @@ impl<V> Thread<V> {
 
     /// Deletes the checkpoint of an id, with what is attached to that id; answers whether it was there.
     fn delete(&mut self, id: &CheckpointId) -> bool {
-        self.attachments.remove(id.as_str());
+        self.attachments.remove(id);
         let removed = self.position(id).and_then(|at| self.checkpoints.remove(at));
         let existed = removed.inspect(|kept| self.forget(kept)).is_some();
         if !self.exists() {
@@ -411,16 +411,15 @@ impl<V> Thread<V> {
 
     fn forget(&mut self, kept: &Kept<V>) {
         self.seqs.remove(&kept.info.id);
-        self.attachments.remove(kept.info.id.as_str());
+        self.attachments.remove(&kept.info.id);
         self.bytes -= kept.info.bytes;
     }
 
     /// Drops what was attached to a checkpoint that is not there, before the oldest one that is was put.
     fn drop_orphans(&mut self) {
         let Some(oldest) = self.checkpoints.front().map(|oldest| oldest.info.seq) else { return };
-        let is_there = |id: &str| CheckpointId::new(id).is_ok_and(|id| self.seqs.contains_key(&id));
         self.attachments.retain(|id, keys| {
-            if !is_there(id) {
+            if !self.seqs.contains_key(id) {
                 keys.retain(|_, attached| attached.number > oldest);
             }
             !keys.is_empty()

@@ -64,6 +64,13 @@ pub(crate) enum Medium {
     Other(String),
 }
 
+/// The file system that a path is on, or would be if it were made.
+pub(crate) fn medium_at(fs: &dyn Fs, path: &Path) -> io::Result<Medium> {
+    let absolute = std::path::absolute(path)?;
+    let is_there = |path: &&Path| matches!(fs.is_dir(path), Ok(Some(_)));
+    fs.medium(absolute.ancestors().find(is_there).unwrap_or(&absolute))
+}
+
 /// An open file.
 pub(crate) trait File: Send + Sync + Debug {
     /// Its length.

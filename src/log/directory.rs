@@ -12,7 +12,7 @@ use crate::format::Flaw;
 use crate::format::manifest::{self, Manifest};
 use crate::format::names::{self, Name};
 use crate::format::segment::Header;
-use crate::fs::{File, Fs, Lock, Medium};
+use crate::fs::{File, Fs, Lock, Medium, medium_at};
 use crate::plant::planted;
 
 /// The store's directory.
@@ -107,9 +107,7 @@ impl Directory {
     /// Refuses a file system that is not known to be local, before anything is made there: the one
     /// that the directory is on, or would be. Errors: `Unsupported`.
     pub fn require_local(&self) -> Result<()> {
-        let absolute = std::path::absolute(&self.path).map_err(|error| Error::os("find", &self.path, error))?;
-        let is_there = |path: &&Path| matches!(self.fs.is_dir(path), Ok(Some(_)));
-        match self.fs.medium(absolute.ancestors().find(is_there).unwrap_or(&absolute)) {
+        match medium_at(&*self.fs, &self.path) {
             Ok(Medium::Local) => Ok(()),
             Ok(Medium::Other(name)) => {
                 let message = format!(

@@ -14,7 +14,6 @@ use super::stored::Stored;
 use super::text::{self, Head, Kind};
 use crate::backend::threads::{Thread, Threads};
 use crate::batch::{Batch, Operation};
-use crate::checkpoint::CheckpointId;
 use crate::delta::content_hash;
 use crate::error::{Error, Result};
 
@@ -79,7 +78,7 @@ impl Change {
             self.add_file(folder, head, &kept.value, batch)?;
         }
         for (id, key, attached) in new.attachments().filter(|(_, _, attached)| attached.value.name().is_none()) {
-            let kind = Kind::Attachment { checkpoint: CheckpointId::new(id)?, key: key.to_owned() };
+            let kind = Kind::Attachment { checkpoint: id.clone(), key: key.to_owned() };
             let (tag, bytes) = (attached.tag.clone(), attached.bytes);
             let head = Head { thread: thread.to_owned(), number: attached.number, tag, bytes, hash: 0, kind };
             self.add_file(folder, head, &attached.value, batch)?;

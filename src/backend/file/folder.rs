@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::names::WORKING;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::fork::Home;
-use crate::fs::{Fs, Lock, Medium};
+use crate::fs::{Fs, Lock, Medium, medium_at};
 
 const DIR_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
@@ -72,9 +72,7 @@ impl Folder {
 
     /// Errors: `Unsupported` where locks may not reach all processes.
     pub fn require_local(&self) -> Result<()> {
-        let absolute = std::path::absolute(&self.path).map_err(|error| Error::os("find", &self.path, error))?;
-        let is_there = |path: &&Path| matches!(self.fs.is_dir(path), Ok(Some(_)));
-        match self.fs.medium(absolute.ancestors().find(is_there).unwrap_or(&absolute)) {
+        match medium_at(&*self.fs, &self.path) {
             Ok(Medium::Local) => Ok(()),
             Ok(Medium::Other(name)) => {
                 let message = format!("the directory is on a file system ({name}) that is not known to be local: locks may not work there");

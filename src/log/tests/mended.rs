@@ -533,6 +533,9 @@ fn numbers_that_only_a_damaged_page_gives_are_put_under_by_nobody() {
         assert!(!store.shared.directory.path.join("0000000000000002.seg.new").exists(), "a large put was left");
         // Nor is it kept as a floor, which would refuse the manifest wherever it is read.
         store.retain(None, Some(5)).unwrap_err();
+        let copy = Scratch::new();
+        store.backup(copy.dir()).unwrap();
+        put(&open(&copy, &Failing::default()), "t", 10, Durability::Sync).unwrap();
     }
     drop(store);
     let store = open(&scratch, &Failing::default());
