@@ -3,6 +3,7 @@
 //! `TAFFRAIL_STRESS_SEED` is the seed of the first round, each round after it has the next number;
 //! so a round that failed is run alone by its seed and `TAFFRAIL_STRESS_ROUNDS=1`.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 /// A stream of numbers (splitmix64).
@@ -44,17 +45,39 @@ impl Chance {
     }
 }
 
-/// The seeds of a test's rounds: as many as asked for, or up to `most` within `time`. Tells each
-/// round's seed, which is shown if the test fails.
-pub fn rounds(most: u64, time: Duration) -> impl Iterator<Item = u64> {
+/// The seeds of a test's rounds: as many as asked for, or up to `most` within `time`. If the test fails in a round, it
+/// tells how to run that one again.
+pub fn rounds(most: u64, time: Duration) -> Rounds {
     let asked: Option<u64> = number("TAFFRAIL_STRESS_ROUNDS");
     let first = number("TAFFRAIL_STRESS_SEED").unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0 >> 16);
-    let start = Instant::now();
-    let within = move |round: &u64| asked.is_some() || *round == 0 || start.elapsed() < time;
-    (0..asked.unwrap_or(most)).take_while(within).map(move |round| {
-        println!("round {round}: TAFFRAIL_STRESS_ROUNDS=1 TAFFRAIL_STRESS_SEED={}", first + round);
-        first + round
-    })
+    let until = asked.is_none().then(|| Instant::now() + time);
+    Rounds { seeds: first..first + asked.unwrap_or(most), first, until, now: None }
+}
+
+/// A test's rounds.
+pub struct Rounds {
+    seeds: Range<u64>,
+    first: u64,
+    until: Option<Instant>,
+    now: Option<u64>,
+}
+
+impl Iterator for Rounds {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        let is_late = self.now.is_some() && self.until.is_some_and(|until| Instant::now() >= until);
+        self.now = self.seeds.next().filter(|_| !is_late);
+        self.now
+    }
+}
+
+impl Drop for Rounds {
+    fn drop(&mut self) {
+        if let (Some(seed), true) = (self.now, std::thread::panicking()) {
+            println!("round {}: TAFFRAIL_STRESS_ROUNDS=1 TAFFRAIL_STRESS_SEED={seed}", seed - self.first);
+        }
+    }
 }
 
 /// A number that the environment may set.
