@@ -94,9 +94,10 @@ pub trait Checkpointer: Send + Sync {
 
     /// The attachments of a checkpoint, in byte order of their keys; also of one that is yet to come.
     ///
-    /// They go with their checkpoint, however that goes; an id that is put again keeps them. What is
-    /// attached to a checkpoint that never comes goes once the oldest one that the thread keeps was
-    /// committed after it. Needs `attachments`.
+    /// They go with their checkpoint, however that goes, and with their thread; an id that is put again keeps
+    /// them. What is attached to a checkpoint that never comes goes once the oldest one that the thread keeps
+    /// was committed after it (where that is much at once, some with later writes to the thread). Needs
+    /// `attachments`.
     fn attachments(&self, thread: &str, id: &CheckpointId) -> Result<Vec<Attachment>>;
 
     /// Puts one state and answers its id. Blocks until it is durable as asked.
@@ -124,7 +125,7 @@ pub trait Checkpointer: Send + Sync {
         delete_one(self.commit(&batch)?)
     }
 
-    /// Deletes one checkpoint; `true` if it was there. Deleting the last one ends the thread.
+    /// Deletes one checkpoint; `true` if it was there. Deleting the last one ends the thread, with all that it had.
     fn delete_checkpoint(&self, thread: &str, id: &CheckpointId) -> Result<bool> {
         let mut batch = Batch::new();
         batch.delete(thread, Some(id.clone()));

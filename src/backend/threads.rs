@@ -144,7 +144,12 @@ impl<V: Clone> Threads<V> {
             }
             What::Delete { id: Some(id) } => {
                 let found = self.by_id.get_mut(thread).filter(|thread| thread.knows(id));
-                Ok(Committed::Deleted { existed: found.is_some_and(|thread| Arc::make_mut(thread).delete(id)) })
+                let existed = found.is_some_and(|thread| Arc::make_mut(thread).delete(id));
+                if existed && self.by_id.get(thread).is_some_and(|thread| !thread.exists()) {
+                    // The last one ends the thread, with all that is attached.
+                    self.by_id.remove(thread);
+                }
+                Ok(Committed::Deleted { existed })
             }
             What::Attach { id, key, tag, value, bytes, on } => {
                 let is_there = self.by_id.get(thread).is_some_and(|thread| thread.attached(id).is_some_and(|keys| keys.contains_key(key)));
@@ -382,11 +387,7 @@ impl<V> Thread<V> {
     fn delete(&mut self, id: &CheckpointId) -> bool {
         self.attachments.remove(id);
         let removed = self.position(id).and_then(|at| self.checkpoints.remove(at));
-        let existed = removed.inspect(|kept| self.forget(kept)).is_some();
-        if !self.exists() {
-            self.keep = None;
-        }
-        existed
+        removed.inspect(|kept| self.forget(kept)).is_some()
     }
 
     /// Deletes those that stand there, counted from the oldest, ascending.

@@ -11,7 +11,7 @@ mod builder;
 
 pub(crate) use builder::{Builder, Standing};
 
-use super::record::{Coding, Difference, Followed, Id, Put, Record};
+use super::record::{Attach, Coding, Difference, Followed, Id, Put, Record};
 use super::{Flaw, SEQS_END, VERSION, check_around, field, u16_at, u32_at, u64_at};
 
 /// The size of a heading.
@@ -25,8 +25,11 @@ const KIND_PUT: u8 = 1;
 const KIND_DELETE_THREAD: u8 = 2;
 const KIND_DELETE_CHECKPOINT: u8 = 3;
 const KIND_TRIM: u8 = 4;
+const KIND_ATTACH: u8 = 5;
 const KIND_KEEP: u8 = 6;
 const KIND_PROMOTE: u8 = 7;
+const KIND_BIND: u8 = 8;
+const KIND_DETACH: u8 = 9;
 
 /// The longest hint of a segment of that length: no record takes up twice its frame's length here.
 pub(crate) fn bytes_max(segment_len: u64) -> u64 {
@@ -212,7 +215,7 @@ impl<'a> Item<'a> {
 
     /// Whether it is a put of a difference.
     pub fn is_delta(&self) -> bool {
-        self.bytes[2] == 1
+        self.bytes[2] == 1 && self.is_put()
     }
 
     /// The state's size, of a put.
@@ -220,12 +223,12 @@ impl<'a> Item<'a> {
         self.u32(4)
     }
 
-    /// The place put or deleted.
+    /// The place put or deleted; of what is said of attachments, the number.
     pub fn place(&self) -> u64 {
         self.u64(8)
     }
 
-    /// The lowest place the thread keeps from here on, of a put or trim.
+    /// The lowest place the thread keeps from here on, of a put or trim; of what is said of attachments, the place.
     pub fn floor(&self) -> u64 {
         self.u64(16)
     }
@@ -240,7 +243,7 @@ impl<'a> Item<'a> {
         self.u32(28)
     }
 
-    /// The checkpoint's id, of a put.
+    /// The checkpoint's id, of a put and of what is said of attachments.
     pub fn id(&self) -> Id<'a> {
         let [.., id] = self.bytes.as_chunks::<16>().0 else { return Id::Uuid([0; 16]) };
         match usize::from(self.bytes[1]) {
@@ -252,13 +255,23 @@ impl<'a> Item<'a> {
         }
     }
 
+    /// The key, of a value attached.
+    fn key(&self) -> &'a str {
+        let at = self.u32(4) as usize;
+        self.texts.get(at..at + usize::from(self.key_len())).unwrap_or_default()
+    }
+
+    fn key_len(&self) -> u16 {
+        u16_at(self.bytes, 2).unwrap_or_default()
+    }
+
     /// The checkpoint's id in words, of a put whose id is a UUID.
     pub fn uuid(&self) -> Option<[u64; 2]> {
         (self.bytes[1] == 0).then(|| [self.u64(32), self.u64(40)])
     }
 
     /// The record, as far as it is kept here: a put without clock, parent, tag and metadata, and of a
-    /// difference only that it is one.
+    /// difference only that it is one; a value attached without its tag, size and coding.
     pub fn record(&self, thread: &'a str) -> Record<'a> {
         let (place, floor) = (self.place(), self.floor());
         match self.bytes[0] {
@@ -266,6 +279,12 @@ impl<'a> Item<'a> {
             KIND_DELETE_CHECKPOINT => Record::DeleteCheckpoint { thread, place },
             KIND_TRIM => Record::Trim { thread, floor },
             KIND_KEEP => Record::Keep { thread, keep: (place != 0).then_some(place) },
+            KIND_ATTACH => {
+                let (id, key, tag, number, place) = (self.id(), self.key(), "", place, floor);
+                Record::Attach(Attach { thread, id, key, tag, number, place, value_len: 0, is_packed: false })
+            }
+            KIND_BIND => Record::Bind { thread, id: self.id(), number: place, place: floor },
+            KIND_DETACH => Record::Detach { thread, id: self.id(), number: place },
             _ => {
                 let (id, state_len) = (self.id(), self.state_len());
                 let coding = if self.is_delta() { Coding::Delta(Difference::default()) } else { Coding::Whole };
@@ -278,16 +297,14 @@ impl<'a> Item<'a> {
 
     /// Whether it says what such a record can say, of a frame before `end`.
     fn is_sound(&self, end: u64, texts_at: &mut usize) -> bool {
-        let (place, floor, length) = (self.place(), self.floor(), usize::from(self.bytes[1]));
-        let fits = self.length8() != 0 && (u64::from(self.offset8()) + u64::from(self.length8())) * 8 <= end && self.bytes[3] == 0;
-        let fits = fits && (self.bytes[2] == 0 || self.is_delta() && self.bytes[0] == KIND_PUT);
-        let said = match self.bytes[0] {
-            KIND_PUT | KIND_PROMOTE if length == 0 => place != 0 && floor <= place,
-            KIND_PUT | KIND_PROMOTE => {
-                let at = std::mem::replace(texts_at, *texts_at + length);
-                let is_there = self.u32(32) as usize == at && self.texts.get(at..at + length).is_some();
-                place != 0 && floor <= place && is_there && self.bytes[36..] == [0; 12]
-            }
+        let (place, floor, kind) = (self.place(), self.floor(), self.bytes[0]);
+        let fits = self.length8() != 0 && (u64::from(self.offset8()) + u64::from(self.length8())) * 8 <= end;
+        let flags = self.bytes[2..4] == [0; 2] || self.bytes[2..4] == [1, 0] && kind == KIND_PUT || kind == KIND_ATTACH;
+        let said = match kind {
+            KIND_PUT | KIND_PROMOTE => place != 0 && floor <= place && self.names_an_id(texts_at),
+            KIND_ATTACH => place != 0 && floor != 0 && self.names_an_id(texts_at) && self.names_a_key(texts_at),
+            KIND_BIND => place != 0 && floor > place && self.state_len() == 0 && self.names_an_id(texts_at),
+            KIND_DETACH => place != 0 && floor == 0 && self.state_len() == 0 && self.names_an_id(texts_at),
             kind => {
                 let numbers = match kind {
                     KIND_DELETE_THREAD => place == 0 && floor == 0,
@@ -295,10 +312,27 @@ impl<'a> Item<'a> {
                     KIND_TRIM => place == 0,
                     _ => false,
                 };
-                numbers && length == 0 && self.state_len() == 0 && self.bytes[32..] == [0; 16]
+                numbers && self.bytes[1] == 0 && self.state_len() == 0 && self.bytes[32..] == [0; 16]
             }
         };
-        fits && said
+        fits && flags && said
+    }
+
+    /// Whether its id is a UUID, or the group's next text.
+    fn names_an_id(&self, texts_at: &mut usize) -> bool {
+        let length = usize::from(self.bytes[1]);
+        length == 0 || self.u32(32) as usize == *texts_at && self.takes_text(length, texts_at) && self.bytes[36..] == [0; 12]
+    }
+
+    /// Whether its key is the group's next text.
+    fn names_a_key(&self, texts_at: &mut usize) -> bool {
+        let length = usize::from(self.key_len());
+        length != 0 && self.u32(4) as usize == *texts_at && self.takes_text(length, texts_at)
+    }
+
+    fn takes_text(&self, length: usize, texts_at: &mut usize) -> bool {
+        let at = std::mem::replace(texts_at, *texts_at + length);
+        self.texts.get(at..at + length).is_some()
     }
 
     fn u32(&self, at: usize) -> u32 {
@@ -342,7 +376,13 @@ mod tests {
             3 => Record::DeleteCheckpoint { thread, place: number + 1 },
             4 => Record::Trim { thread, floor: number },
             5 => Record::Keep { thread, keep: None },
-            _ => Record::Keep { thread, keep: Some(number + 1) },
+            6 => Record::Keep { thread, keep: Some(number + 1) },
+            8 | 9 => {
+                let (id, key) = (if kind == 8 { Id::Uuid([number as u8; 16]) } else { id }, text);
+                Record::Attach(Attach { thread, id, key, tag, number: number + 1, place: number / 2 + 1, value_len: 0, is_packed: false })
+            }
+            10 => Record::Bind { thread, id, number: number + 1, place: number + 2 },
+            _ => Record::Detach { thread, id, number: number + 1 },
         }
     }
 
@@ -360,7 +400,7 @@ mod tests {
     }
 
     fn any_records() -> impl Strategy<Value = Vec<(u8, u64, String)>> {
-        prop::collection::vec((0..8u8, 0..1000u64, ".{1,40}"), 1..60)
+        prop::collection::vec((0..12u8, 0..1000u64, ".{1,40}"), 1..60)
     }
 
     proptest! {
@@ -458,13 +498,13 @@ mod tests {
             changed(&[(kind, 3, "id")], &changes)
         };
         let refused = Some(Flaw::Corrupt("hint items"));
-        for kind in 0..8 {
+        for kind in 0..12 {
             assert_eq!(one(kind, &[]), None);
-            assert_eq!(one(kind, &[(0, &[9])]), refused, "no kind of record");
+            assert_eq!(one(kind, &[(0, &[99])]), refused, "no kind of record");
             assert_eq!(one(kind, &[(3, &[1])]), refused, "{kind}: byte 3");
             assert_eq!(one(kind, &[(28, &[0])]), refused, "{kind}: no length");
             assert_eq!(one(kind, &[(28, &[9])]), refused, "{kind}: a frame that ends behind the end");
-            assert_eq!(one(kind, &[(2, &[2])]), refused, "{kind}: byte 2");
+            assert_eq!(one(kind, &[(2, &[3])]), refused, "{kind}: byte 2");
         }
         for kind in 2..8 {
             assert_eq!(one(kind, &[(2, &[1])]), refused, "{kind} as a difference");
@@ -473,7 +513,21 @@ mod tests {
             assert_eq!(one(put, &[(8, &[0; 16])]), refused, "{put} at no place");
             assert_eq!(one(put, &[(16, &NUMBER)]), refused, "{put} below its thread's floor");
         }
-        for text in [1, 7] {
+        for kind in [8, 9] {
+            assert_eq!(one(kind, &[(8, &[0; 8])]), refused, "{kind} without a number");
+            assert_eq!(one(kind, &[(16, &[0; 8])]), refused, "{kind} without a place");
+            assert_eq!(one(kind, &[(2, &[0])]), refused, "{kind} without a key");
+            assert_eq!(one(kind, &[(2, &[1])]), refused, "{kind} with a part of its key");
+            assert_eq!(one(kind, &[(4, &[9])]), refused, "{kind} with another part of the texts for its key");
+        }
+        for kind in [10, 11] {
+            assert_eq!(one(kind, &[(8, &[0; 8])]), refused, "{kind} without a number");
+            assert_eq!(one(kind, &[(4, &[1])]), refused, "{kind} with a size");
+            assert_eq!(one(kind, &[(2, &[1])]), refused, "{kind} as a difference");
+        }
+        assert_eq!(one(10, &[(16, &4u64.to_le_bytes())]), refused, "bound to a place that is no higher");
+        assert_eq!(one(11, &[(16, &NUMBER)]), refused, "gone from a place");
+        for text in [1, 7, 9, 11] {
             assert_eq!(one(text, &[(1, &[1])]), refused, "a part of the texts");
             assert_eq!(one(text, &[(32, &[1])]), refused, "another part of the texts");
             assert_eq!(one(text, &[(36, &[1])]), refused, "something behind the text's place");

@@ -15,8 +15,11 @@ const KIND_PUT: u8 = 1;
 const KIND_DELETE_THREAD: u8 = 2;
 const KIND_DELETE_CHECKPOINT: u8 = 3;
 const KIND_TRIM: u8 = 4;
+const KIND_ATTACH: u8 = 5;
 const KIND_KEEP: u8 = 6;
 const KIND_PROMOTE: u8 = 7;
+const KIND_BIND: u8 = 8;
+const KIND_DETACH: u8 = 9;
 
 const CODING_WHOLE: u8 = 0;
 const CODING_PACKED: u8 = 1;
@@ -112,6 +115,28 @@ pub(crate) struct Put<'a> {
     pub coding: Coding,
 }
 
+/// A value attached to a checkpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Attach<'a> {
+    /// The thread.
+    pub thread: &'a str,
+    /// The checkpoint's id.
+    pub id: Id<'a>,
+    /// What it is found by among those of the checkpoint.
+    pub key: &'a str,
+    /// What its bytes are.
+    pub tag: &'a str,
+    /// Its number: that of its own frame.
+    pub number: u64,
+    /// The place of its checkpoint. From its own number on: the checkpoint is yet to come, and it is not older
+    /// than what was put up to here.
+    pub place: u64,
+    /// The value's size.
+    pub value_len: u32,
+    /// Whether the payload is the value packed.
+    pub is_packed: bool,
+}
+
 /// What a record says happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record<'a> {
@@ -144,6 +169,28 @@ pub(crate) enum Record<'a> {
         thread: &'a str,
         /// How many checkpoints it keeps; `None` for all.
         keep: Option<u64>,
+    },
+    /// A value was attached to a checkpoint.
+    Attach(Attach<'a>),
+    /// What was attached to a checkpoint before it came, up to a number, is at its place.
+    Bind {
+        /// The thread.
+        thread: &'a str,
+        /// The checkpoint's id.
+        id: Id<'a>,
+        /// The number.
+        number: u64,
+        /// The place.
+        place: u64,
+    },
+    /// What was attached to a checkpoint that has not come, up to a number, is gone.
+    Detach {
+        /// The thread.
+        thread: &'a str,
+        /// The checkpoint's id.
+        id: Id<'a>,
+        /// The number.
+        number: u64,
     },
 }
 
@@ -186,15 +233,48 @@ struct KeepFixed {
     thread_len: u16,
 }
 
+#[derive(Serialize, Deserialize)]
+struct AttachFixed {
+    number: u64,
+    place: u64,
+    value_len: u32,
+    thread_len: u16,
+    key_len: u16,
+    /// 0 for a UUID in 16 bytes.
+    id_len: u8,
+    tag_len: u8,
+    coding: u8,
+}
+
+#[derive(Serialize, Deserialize)]
+struct BindFixed {
+    number: u64,
+    place: u64,
+    thread_len: u16,
+    /// 0 for a UUID in 16 bytes.
+    id_len: u8,
+}
+
+#[derive(Serialize, Deserialize)]
+struct DetachFixed {
+    number: u64,
+    thread_len: u16,
+    /// 0 for a UUID in 16 bytes.
+    id_len: u8,
+}
+
 impl Record<'_> {
     /// The thread it is about.
     pub fn thread(&self) -> &str {
         match self {
             Record::Put(put) | Record::Promote(put) => put.thread,
+            Record::Attach(attach) => attach.thread,
             Record::DeleteThread { thread }
             | Record::DeleteCheckpoint { thread, .. }
             | Record::Trim { thread, .. }
-            | Record::Keep { thread, .. } => thread,
+            | Record::Keep { thread, .. }
+            | Record::Bind { thread, .. }
+            | Record::Detach { thread, .. } => thread,
         }
     }
 
@@ -219,10 +299,23 @@ impl Record<'_> {
                 bytes.push(KIND_KEEP);
                 fixed::append(&KeepFixed { keep: keep.unwrap_or(0), thread_len: thread.len() as u16 }, bytes);
             }
+            Record::Attach(attach) => attach.encode(bytes),
+            Record::Bind { thread, id, number, place } => {
+                bytes.push(KIND_BIND);
+                let (number, place, thread_len, id_len) = (*number, *place, thread.len() as u16, id.text_len());
+                fixed::append(&BindFixed { number, place, thread_len, id_len }, bytes);
+            }
+            Record::Detach { thread, id, number } => {
+                bytes.push(KIND_DETACH);
+                fixed::append(&DetachFixed { number: *number, thread_len: thread.len() as u16, id_len: id.text_len() }, bytes);
+            }
         }
         bytes.extend_from_slice(self.thread().as_bytes());
-        if let Some(put) = self.put() {
-            put.encode_texts(bytes);
+        match self {
+            Record::Put(put) | Record::Promote(put) => put.encode_texts(bytes),
+            Record::Attach(attach) => attach.encode_texts(bytes),
+            Record::Bind { id, .. } | Record::Detach { id, .. } => bytes.extend_from_slice(id.as_bytes()),
+            _ => {}
         }
     }
 }
@@ -232,6 +325,16 @@ impl<'a> Record<'a> {
     pub fn put(&self) -> Option<&Put<'a>> {
         match self {
             Record::Put(put) | Record::Promote(put) => Some(put),
+            _ => None,
+        }
+    }
+
+    /// The checkpoint that it speaks of by its id, if it does.
+    pub fn id(&self) -> Option<Id<'a>> {
+        match self {
+            Record::Put(put) | Record::Promote(put) => Some(put.id),
+            Record::Attach(attach) => Some(attach.id),
+            Record::Bind { id, .. } | Record::Detach { id, .. } => Some(*id),
             _ => None,
         }
     }
@@ -260,6 +363,23 @@ impl<'a> Record<'a> {
             KIND_KEEP => {
                 let (part, used) = fixed::read::<KeepFixed>(rest)?;
                 Ok(Record::Keep { thread: only_thread(&rest[used..], part.thread_len)?, keep: (part.keep != 0).then_some(part.keep) })
+            }
+            KIND_ATTACH => Attach::decode(rest).map(Record::Attach),
+            KIND_BIND => {
+                let (BindFixed { number, place, thread_len, id_len }, used) = fixed::read::<BindFixed>(rest)?;
+                let (thread, id) = thread_and_id(&rest[used..], thread_len, id_len)?;
+                if number == 0 || place <= number {
+                    return Err(Flaw::Corrupt("bind"));
+                }
+                Ok(Record::Bind { thread, id, number, place })
+            }
+            KIND_DETACH => {
+                let (DetachFixed { number, thread_len, id_len }, used) = fixed::read::<DetachFixed>(rest)?;
+                let (thread, id) = thread_and_id(&rest[used..], thread_len, id_len)?;
+                if number == 0 {
+                    return Err(Flaw::Corrupt("detach"));
+                }
+                Ok(Record::Detach { thread, id, number })
             }
             _ => Err(Flaw::Unknown("record kind")),
         }
@@ -346,6 +466,47 @@ impl<'a> Put<'a> {
     }
 }
 
+impl<'a> Attach<'a> {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        bytes.push(KIND_ATTACH);
+        let part = AttachFixed {
+            number: self.number,
+            place: self.place,
+            value_len: self.value_len,
+            thread_len: self.thread.len() as u16,
+            key_len: self.key.len() as u16,
+            id_len: self.id.text_len(),
+            tag_len: self.tag.len() as u8,
+            coding: if self.is_packed { CODING_PACKED } else { CODING_WHOLE },
+        };
+        fixed::append(&part, bytes);
+    }
+
+    fn encode_texts(&self, bytes: &mut Vec<u8>) {
+        for text in [self.id.as_bytes(), self.key.as_bytes(), self.tag.as_bytes()] {
+            bytes.extend_from_slice(text);
+        }
+    }
+
+    fn decode(bytes: &'a [u8]) -> Result<Attach<'a>, Flaw> {
+        let (AttachFixed { number, place, value_len, thread_len, key_len, id_len, tag_len, coding }, used) =
+            fixed::read::<AttachFixed>(bytes)?;
+        let is_packed = match coding {
+            CODING_WHOLE => false,
+            CODING_PACKED => true,
+            _ => return Err(Flaw::Unknown("value coding")),
+        };
+        let mut texts = Texts(&bytes[used..]);
+        let (thread, id) = (texts.thread(thread_len)?, texts.id(id_len)?);
+        let (key, tag) = (texts.take(usize::from(key_len))?, texts.take(usize::from(tag_len))?);
+        texts.end()?;
+        if key.is_empty() || tag.is_empty() || number == 0 || place == 0 {
+            return Err(Flaw::Corrupt("attach"));
+        }
+        Ok(Attach { thread, id, key, tag, number, place, value_len, is_packed })
+    }
+}
+
 impl Id<'_> {
     fn text_len(&self) -> u8 {
         match self {
@@ -399,6 +560,13 @@ fn only_thread(bytes: &[u8], length: u16) -> Result<&str, Flaw> {
     Ok(thread)
 }
 
+fn thread_and_id(bytes: &[u8], thread_len: u16, id_len: u8) -> Result<(&str, Id<'_>), Flaw> {
+    let mut texts = Texts(bytes);
+    let named = (texts.thread(thread_len)?, texts.id(id_len)?);
+    texts.end()?;
+    Ok(named)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -441,6 +609,16 @@ mod tests {
         add(Record::Trim { thread, floor: number });
         add(Record::Keep { thread, keep: Some(number) });
         add(Record::Keep { thread, keep: None });
+        for id in [Id::Uuid(id), Id::Text(text)] {
+            for is_packed in [false, true] {
+                add(Record::Attach(Attach { thread, id, key: text, tag: "json", number, place: 1, value_len: 9, is_packed }));
+            }
+            add(Record::Attach(Attach { thread, id, key: "k", tag: text, number: 1, place: number, value_len: 0, is_packed: false }));
+            add(Record::Detach { thread, id, number });
+            if number > 1 {
+                add(Record::Bind { thread, id, number: number - 1, place: number });
+            }
+        }
     }
 
     proptest! {
@@ -505,5 +683,36 @@ mod tests {
             }
         }
         assert_eq!(Record::decode(&bytes(Record::Promote(Put { coding: on(2), ..put }))), Err(Flaw::Corrupt("promoted delta")));
+    }
+
+    #[test]
+    fn what_no_writer_says_of_attachments_is_refused() {
+        let (thread, id) = ("t", Id::Text("id"));
+        let attach = Attach { thread, id, key: "k", tag: "json", number: 3, place: 2, value_len: 9, is_packed: false };
+        for (record, flaw) in [
+            (Record::Attach(attach.clone()), None),
+            (Record::Attach(Attach { key: "", ..attach.clone() }), Some("attach")),
+            (Record::Attach(Attach { tag: "", ..attach.clone() }), Some("attach")),
+            (Record::Attach(Attach { number: 0, ..attach.clone() }), Some("attach")),
+            (Record::Attach(Attach { place: 0, ..attach.clone() }), Some("attach")),
+            (Record::Attach(Attach { thread: "", ..attach.clone() }), Some("empty thread id")),
+            (Record::Bind { thread, id, number: 3, place: 4 }, None),
+            (Record::Bind { thread, id, number: 3, place: 3 }, Some("bind")),
+            (Record::Bind { thread, id, number: 0, place: 4 }, Some("bind")),
+            (Record::Bind { thread: "", id, number: 3, place: 4 }, Some("empty thread id")),
+            (Record::Detach { thread, id, number: 1 }, None),
+            (Record::Detach { thread, id, number: 0 }, Some("detach")),
+            (Record::Detach { thread: "", id, number: 1 }, Some("empty thread id")),
+        ] {
+            let mut bytes = Vec::new();
+            record.encode(&mut bytes);
+            assert_eq!(Record::decode(&bytes).err(), flaw.map(Flaw::Corrupt), "{record:?}");
+            bytes.push(0);
+            assert!(Record::decode(&bytes).is_err(), "a byte too many: {record:?}");
+        }
+        let mut bytes = Vec::new();
+        Record::Attach(attach).encode(&mut bytes);
+        bytes[1 + 26] = CODING_DELTA;
+        assert_eq!(Record::decode(&bytes), Err(Flaw::Unknown("value coding")));
     }
 }

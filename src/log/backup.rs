@@ -11,19 +11,18 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::chains::{Unread, Why};
-use super::copy::{self, Source, Whole};
+use super::copy::{self, Shown, Source, Whole};
 use super::destination::Destination;
 use super::directory::Directory;
 use super::fresh::jump_above;
 use super::house::RightToCompact;
 use super::location::Location;
 use super::scan::Scan;
-use super::view::{Entry, View};
+use super::view::View;
 use super::{Shared, Store};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::Manifest;
 use crate::format::names;
-use crate::query::ThreadQuery;
 
 /// So often a handle that cannot keep compaction out begins again.
 const TRIES: usize = 16;
@@ -99,7 +98,7 @@ impl Shared {
         let look = || {
             self.refresh()?;
             let reading = self.follower.reading();
-            Ok((self.index.list(&ThreadQuery::default()), reading.manifest.clone(), reading.last_seq))
+            Ok((self.index.moment().views, reading.manifest.clone(), reading.last_seq))
         };
         let ((views, manifest, last_seq), _) = self.at_one_moment(look)?;
         let by_log = manifest.seq_floor.max(last_seq + 1);
@@ -157,7 +156,7 @@ impl Source for Live<'_> {
         }
     }
 
-    fn damaged(&self, view: &View, _: &Entry, unread: &Unread) -> Result<()> {
+    fn damaged(&self, view: &View, _: &Shown<'_>, unread: &Unread) -> Result<()> {
         let Unread { path, offset, why } = unread;
         let message = match why {
             _ if self.gone.get() => MISSING.to_owned(),

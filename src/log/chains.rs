@@ -9,16 +9,17 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::attached::Attached;
 use super::copy::Scans;
 use super::location::Location;
-use super::read::{MISPLACED, is_meant};
+use super::read::{MISPLACED, VALUE_LENGTH, is_meant};
 use super::rebuild;
 use super::scan::{FrameAt, Scan};
 use super::view::{Entry, View};
 use crate::delta::{self, Chain, Keep, Stored};
 use crate::error::{ErrorKind, Result};
 use crate::format::Flaw;
-use crate::format::record::{Coding, Difference, Put, Record};
+use crate::format::record::{Attach, Coding, Difference, Put, Record};
 
 /// Why a checkpoint cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,6 +180,20 @@ impl<'a> Chains<'a> {
         Ok(())
     }
 
+    /// What is wrong with an attachment, if anything is. Errors: `Unsupported`, `Io`.
+    pub fn attachment(&mut self, view: &View, one: &Attached) -> Result<Option<Unread>> {
+        let payloads = self.payloads;
+        let found = self.record(one.at, |scan, frame, record| match record {
+            Record::Attach(attach) if one.is_meant(view.thread(), attach) => value_soundness(scan, frame, attach, payloads).map(Some),
+            _ => Ok(None),
+        })?;
+        Ok(match found {
+            Ok((_, Ok(()))) => None,
+            Ok((path, Err(flaw))) => Some(Unread { path, offset: one.at.offset(), why: Why::Damaged(flaw) }),
+            Err(fault) => Some(fault.unread),
+        })
+    }
+
     /// The state of a delta, or why it cannot be had. Errors: `Unsupported`, `Io`.
     pub fn state(&mut self, view: &View, entry: &Entry) -> Result<std::result::Result<Vec<u8>, Unread>> {
         let (mut reached, hash) = self.chain(view, entry)?;
@@ -256,8 +271,21 @@ impl<'a> Chains<'a> {
         entry: &Entry,
         look: impl FnOnce(&mut Scan, &FrameAt, &Put<'_>) -> Result<T>,
     ) -> Result<std::result::Result<(PathBuf, T), Fault>> {
-        let fault = |path: PathBuf, flaw| Fault::at(entry.at, path, Why::Damaged(flaw));
-        let scan = match self.scans.of(entry.at.segment, |segment| Ok((self.open)(segment)?.scattered())) {
+        self.record(entry.at, |scan, frame, record| match record.put().filter(|put| is_meant(put, view, entry)) {
+            Some(put) => look(scan, frame, put).map(Some),
+            None => Ok(None),
+        })
+    }
+
+    /// What `look` sees in the frame at a location, whose head and record are sound, unless it is not the one
+    /// that is meant; and its file.
+    fn record<T>(
+        &mut self,
+        at: Location,
+        look: impl FnOnce(&mut Scan, &FrameAt, &Record<'_>) -> Result<Option<T>>,
+    ) -> Result<std::result::Result<(PathBuf, T), Fault>> {
+        let fault = |path: PathBuf, flaw| Fault::at(at, path, Why::Damaged(flaw));
+        let scan = match self.scans.of(at.segment, |segment| Ok((self.open)(segment)?.scattered())) {
             Ok(scan) => scan,
             Err(error) if error.kind() == ErrorKind::Corrupt => {
                 let path = error.file().map(|(path, _)| path.to_owned()).unwrap_or_default();
@@ -266,17 +294,32 @@ impl<'a> Chains<'a> {
             Err(error) => return Err(error),
         };
         let path = scan.path().to_owned();
-        let frame = match scan.frame_at(entry.at.offset())? {
+        let frame = match scan.frame_at(at.offset())? {
             Ok(frame) => frame,
             Err(flaw) => return Ok(Err(fault(path, flaw))),
         };
-        let record = Record::decode(&frame.record);
-        match record.as_ref().map(|record| record.put().filter(|put| is_meant(put, view, entry))) {
-            Ok(Some(put)) => Ok(Ok((path, look(scan, &frame, put)?))),
-            Ok(None) => Ok(Err(fault(path, MISPLACED))),
-            Err(flaw) => Ok(Err(fault(path, *flaw))),
+        match Record::decode(&frame.record) {
+            Ok(record) => Ok(look(scan, &frame, &record)?.map_or_else(|| Err(fault(path.clone(), MISPLACED)), |seen| Ok((path.clone(), seen)))),
+            Err(flaw) => Ok(Err(fault(path, flaw))),
         }
     }
+}
+
+/// Whether a frame's payload is a value as it was attached; of one that is not packed its bytes are looked at
+/// only where `payloads` says so.
+pub(crate) fn value_soundness(
+    scan: &mut Scan,
+    frame: &FrameAt,
+    attach: &Attach<'_>,
+    payloads: bool,
+) -> Result<std::result::Result<(), Flaw>> {
+    if !attach.is_packed && frame.head.payload_len != attach.value_len {
+        return Ok(Err(VALUE_LENGTH));
+    }
+    if (payloads || attach.is_packed) && !scan.payload_is_sound(frame)? {
+        return Ok(Err(PAYLOAD));
+    }
+    Ok(if attach.is_packed { delta::unpack(&scan.payload(frame)?, attach.value_len).map(drop) } else { Ok(()) })
 }
 
 /// Whether a frame's payload is as it was written; of a keyframe also whether it is a state.

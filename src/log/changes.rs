@@ -76,7 +76,7 @@ impl Changes {
     fn settle(&mut self) {
         if let Some((at, places)) = self.deleted.take() {
             let view = &mut self.list[at].view;
-            *view = view.take().map(|view| view.without_all(&places)).filter(|view| view.len() > 0).map(Arc::new);
+            *view = view.take().map(|view| view.without_all(&places)).filter(|view| !view.is_nothing()).map(Arc::new);
         }
     }
 

@@ -36,11 +36,12 @@ impl Shared {
             return Ok(Vec::new());
         }
         let names = plan::names(batch, &*self.directory.fs)?;
+        let values = self.values(batch);
         let durability = self.durability(batch);
         // A put whose base has gone is encoded again, and where that goes on, whole: then it needs none.
         let mut tries = if self.options.delta { 2 } else { 0 };
         loop {
-            let mut prepared = Prepared::new(batch, &names, self.forms(batch, tries > 0));
+            let mut prepared = Prepared::new(batch, &names, self.forms(batch, tries > 0), &values);
             if length_at_most(&prepared) > self.options.segment_bytes / 4 {
                 prepared.forms = self.forms(batch, false);
                 return self.write_large(|plan| plan.batch(&prepared)).map(|written| written.results);
@@ -199,13 +200,15 @@ fn unsaid(error: Error) -> Error {
     Error::new(ErrorKind::Poisoned, message).with_source(error)
 }
 
-/// The most that a batch takes up in the log: what is not large by this fits into any segment.
+/// The most that a batch takes up in the log, but for what its puts bind, a frame for each at most, and the few
+/// orphans that go: what is not large by this fits into any segment with those.
 fn length_at_most(prepared: &Prepared<'_>) -> u64 {
     let mut payloads = prepared.forms.iter().map(|form| form.payload.len());
+    let mut values = prepared.values.iter().map(|form| form.payload.len());
     let bytes = |operation: &Operation<'_>| {
         let (thread, rest) = match operation {
             Operation::Put { thread, options, .. } => (thread, payloads.next().unwrap_or(0) + options.metadata.as_str().len()),
-            Operation::Attach { thread, value, .. } => (thread, value.len()),
+            Operation::Attach { thread, key, .. } => (thread, values.next().unwrap_or(0) + key.len()),
             Operation::Delete { thread, .. } => (thread, 0),
         };
         (frame_around(thread) + rest) as u64

@@ -33,7 +33,7 @@ use crate::delta;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::{Listed, Manifest};
 use crate::format::names;
-use crate::format::record::{Coding, Put, Record};
+use crate::format::record::{Attach, Coding, Put, Record};
 use crate::format::segment::Kind;
 use crate::options::Compression;
 use crate::plant::planted;
@@ -81,6 +81,9 @@ impl Shares {
     pub fn of(moment: &Moment) -> HashMap<u32, Shares> {
         let mut shares: HashMap<u32, Shares> = HashMap::new();
         for view in &moment.views {
+            for one in view.attached().iter() {
+                shares.entry(one.at.segment).or_default().live += one.at.length();
+            }
             let mut is_left = false;
             for entry in view.entries().rev().chain(view.hidden()) {
                 let share = shares.entry(entry.at.segment).or_default();
@@ -318,7 +321,7 @@ impl<'a> Pass<'a> {
             })?;
         }
         let has_remains = run.listed().iter().any(|listed| self.remains.get(&listed.number) == Some(&true));
-        let as_it_is = |(_, fate): &(u64, Fate)| matches!(fate, Fate::Kept | Fate::Packed);
+        let as_it_is = |(_, fate): &(u64, Fate)| matches!(fate, Fate::Kept | Fate::Packed | Fate::Bound(_));
         if run.range.len() == 1
             && !has_remains
             && kept.len() == records
@@ -393,12 +396,19 @@ impl<'a> Pass<'a> {
                     output.put(frame.head.seq, &record, &payload)?;
                     continue;
                 }
-                match (fate, record) {
+                let is_sound = match (fate, record) {
                     (Fate::Floor(floor), Ok(record)) => {
                         output.mark(frame.head.seq, &Record::Trim { thread: record.thread(), floor: *floor })?;
+                        true
                     }
-                    (_, Ok(_)) if output.copy(&frame, &mut scan)? => {}
-                    _ => return Ok(None),
+                    (Fate::Bound(place), Ok(Record::Attach(attach))) => {
+                        output.copy_as(&Record::Attach(Attach { place: *place, ..attach }), &frame, &mut scan)?
+                    }
+                    (_, Ok(_)) => output.copy(&frame, &mut scan)?,
+                    _ => false,
+                };
+                if !is_sound {
+                    return Ok(None);
                 }
             }
         }

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use super::attached::Attached;
 use super::chains::{self, Chains, Unread, Why};
 use super::destination::Destination;
 use super::encode::Form;
@@ -24,7 +25,7 @@ use super::view::{Entry, View};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::frame;
 use crate::format::manifest::Manifest;
-use crate::format::record::{Coding, Difference, Followed, Put, Record};
+use crate::format::record::{Attach, Coding, Difference, Followed, Put, Record};
 use crate::format::segment::Kind;
 use crate::options::{Compression, Options};
 
@@ -37,8 +38,34 @@ pub(crate) trait Source {
     fn order(&self, at: Location) -> u64;
     /// Opens the file that holds a location.
     fn open(&self, segment: u32) -> Result<Scan>;
-    /// Hears of a checkpoint that cannot be read; an error ends the copying, else it is left out.
-    fn damaged(&self, view: &View, entry: &Entry, unread: &Unread) -> Result<()>;
+    /// Hears of what cannot be read; an error ends the copying, else it is left out.
+    fn damaged(&self, view: &View, shown: &Shown<'_>, unread: &Unread) -> Result<()>;
+}
+
+/// Something that a thread shows.
+pub(crate) enum Shown<'a> {
+    /// A checkpoint.
+    Checkpoint(&'a Entry),
+    /// A value attached to one.
+    Attached(&'a Attached),
+}
+
+impl Shown<'_> {
+    /// The checkpoint's id.
+    pub fn id(&self) -> &IdKey {
+        match self {
+            Shown::Checkpoint(entry) => &entry.id,
+            Shown::Attached(one) => &one.id,
+        }
+    }
+
+    /// Its frame.
+    pub fn at(&self) -> Location {
+        match self {
+            Shown::Checkpoint(entry) => entry.at,
+            Shown::Attached(one) => one.at,
+        }
+    }
 }
 
 /// What the new store is to be.
@@ -51,17 +78,25 @@ pub(crate) struct Whole<'a> {
     pub next_seq: u64,
 }
 
-/// A frame to be copied: its place in the order, and which entry of which view it is.
+/// A frame to be copied: its place in the order, and what of which view it is.
 struct Wanted {
     order: u64,
     view: u32,
-    entry: u32,
+    what: What,
+}
+
+/// Which of a view's checkpoints, or of what is attached in it.
+#[derive(Clone, Copy)]
+enum What {
+    Checkpoint(u32),
+    Attached(u32),
 }
 
 /// What has come of a thread.
 #[derive(Clone, Copy, Default)]
 struct Copied {
     checkpoints: u64,
+    attachments: u64,
     /// The highest floor that a copied record tells.
     floor: u64,
 }
@@ -100,8 +135,11 @@ impl Judged {
 /// counts.
 pub(crate) fn write(destination: &Destination, options: &Options, whole: &Whole<'_>, source: &dyn Source) -> Result<()> {
     let mut wanted = Vec::new();
-    for (view_at, view) in (0..).zip(whole.views) {
-        wanted.extend((0..).zip(view.entries()).map(|(entry, at)| Wanted { order: source.order(at.at), view: view_at, entry }));
+    let attached: Vec<Vec<&Attached>> = whole.views.iter().map(|view| view.attached().iter().collect()).collect();
+    for (view, (shown, attached)) in (0..).zip(whole.views.iter().zip(&attached)) {
+        let of = |at: Location, what| Wanted { order: source.order(at), view, what };
+        wanted.extend((0..).zip(shown.entries()).map(|(number, entry)| of(entry.at, What::Checkpoint(number))));
+        wanted.extend((0..).zip(attached).map(|(number, one)| of(one.at, What::Attached(number))));
     }
     wanted.sort_unstable_by_key(|wanted| wanted.order);
     let open = |segment| source.open(segment);
@@ -111,9 +149,23 @@ pub(crate) fn write(destination: &Destination, options: &Options, whole: &Whole<
     let mut scans = Scans::default();
     let mut copied = vec![Copied::default(); whole.views.len()];
     let mut left_out = None;
-    for Wanted { view: view_at, entry, .. } in wanted {
+    for Wanted { view: view_at, what, .. } in wanted {
         let (view, judged) = (&whole.views[view_at as usize], &judged[view_at as usize]);
-        let Some(entry) = view.entry(entry as usize) else { continue };
+        let entry = match what {
+            What::Checkpoint(number) => view.entry(number as usize),
+            What::Attached(number) => {
+                let one = attached[view_at as usize][number as usize];
+                match writing.attachment(scans.of(one.at.segment, open)?, view, one)? {
+                    Ok(()) => copied[view_at as usize].attachments += 1,
+                    Err(unread) => {
+                        source.damaged(view, &Shown::Attached(one), &unread)?;
+                        left_out = Some((unread.path, unread.offset));
+                    }
+                }
+                None
+            }
+        };
+        let Some(entry) = entry else { continue };
         let written = match judged.unread(entry.place) {
             Some(unread) => Err(unread.clone()),
             None => {
@@ -133,16 +185,17 @@ pub(crate) fn write(destination: &Destination, options: &Options, whole: &Whole<
                 copied.floor = copied.floor.max(floor);
             }
             Err(unread) => {
-                source.damaged(view, entry, &unread)?;
+                source.damaged(view, &Shown::Checkpoint(entry), &unread)?;
                 left_out = Some((unread.path, unread.offset));
             }
         }
     }
-    if let (Some((path, offset)), true) = (left_out, copied.iter().all(|copied| copied.checkpoints == 0)) {
+    let is_nothing = |copied: &Copied| copied.checkpoints + copied.attachments == 0;
+    if let (Some((path, offset)), true) = (left_out, copied.iter().all(is_nothing)) {
         return Err(Error::new(ErrorKind::Corrupt, "not one checkpoint can be read whole").with_file(&path, Some(offset)));
     }
     let Writing { mut segments, .. } = writing;
-    for (view, copied) in whole.views.iter().zip(&copied).filter(|(_, copied)| copied.checkpoints > 0) {
+    for (view, copied) in whole.views.iter().zip(&copied).filter(|(_, copied)| !is_nothing(copied)) {
         let thread = view.thread();
         if let Some(keep) = view.keep() {
             segments.mark(&Record::Keep { thread, keep })?;
@@ -188,6 +241,29 @@ impl Writing<'_> {
             return Err(output::unsteady(scan.path(), frame.offset).with_thread(view.thread()));
         }
         Ok(Ok(put.floor))
+    }
+
+    /// Writes an attachment; or why it cannot be read.
+    fn attachment(&mut self, scan: &mut Scan, view: &View, one: &Attached) -> Result<std::result::Result<(), Unread>> {
+        let damaged = |scan: &Scan, why| Ok(Err(Unread { path: scan.path().to_owned(), offset: one.at.offset(), why: Why::Damaged(why) }));
+        let frame = match scan.frame_at(one.at.offset())? {
+            Ok(frame) => frame,
+            Err(why) => return damaged(scan, why),
+        };
+        let attach = match Record::decode(&frame.record) {
+            Ok(Record::Attach(attach)) if one.is_meant(view.thread(), &attach) => attach,
+            Ok(_) => return damaged(scan, read::MISPLACED),
+            Err(why) => return damaged(scan, why),
+        };
+        if let Err(why) = chains::value_soundness(scan, &frame, &attach, true)? {
+            return damaged(scan, why);
+        }
+        // What was bound to a checkpoint's place stands there from the beginning.
+        let record = Record::Attach(Attach { place: one.place, ..attach });
+        if !self.segments.with_room_for(frame.head.frame_len())?.copy_as(&record, &frame, scan)? {
+            return Err(output::unsteady(scan.path(), frame.offset).with_thread(view.thread()));
+        }
+        Ok(Ok(()))
     }
 
     /// Writes a delta whole, under its own number.

@@ -117,6 +117,15 @@ impl Shared {
         forms
     }
 
+    /// The forms of what a batch attaches, in its order.
+    pub(super) fn values<'a>(&self, batch: &'a Batch<'a>) -> Vec<Form<'a>> {
+        let value = |operation: &'a Operation<'a>| match operation {
+            Operation::Attach { value, .. } => Some(self.whole(value, 0)),
+            _ => None,
+        };
+        batch.operations().iter().filter_map(value).collect()
+    }
+
     fn has(&self, thread: &str, id: &CheckpointId) -> bool {
         self.index.appended(thread).is_some_and(|view| view.find(&IdKey::from(id)).is_some())
     }

@@ -394,9 +394,7 @@ impl Reading<'_> {
         let mut finding = finding(&self.path, Some(offset), damage, what);
         if let Ok(record) = Record::decode(record) {
             finding.thread = Some(record.thread().to_owned());
-            if let Some(put) = record.put() {
-                finding.id = ids::public(&put.id).ok();
-            }
+            finding.id = record.id().and_then(|id| ids::public(&id).ok());
         }
         finding
     }

@@ -223,8 +223,10 @@ impl Reading {
             shared.add_segment(open_sealed(shared, manifest, new)?);
             records::each(&shared.directory, manifest, new, &mut |met| match met {
                 Some(Met { record, at }) => {
-                    if let Some(put) = record.put() {
-                        moves.add(put.thread, put.place, at);
+                    match record {
+                        Record::Put(put) | Record::Promote(put) => moves.add(put.thread, put.place, at),
+                        Record::Attach(attach) => moves.add(attach.thread, attach.number, at),
+                        _ => {}
                     }
                 }
                 None => is_sound = false,

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::format::record::Id;
 
 /// A checkpoint id: 16 bytes for a UUID in its usual form, else the text.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum IdKey {
     /// A UUID, in words: an entry is copied several times as fast as with bytes.
     Uuid([u64; 2]),

@@ -58,6 +58,8 @@ pub(crate) struct Index {
 #[derive(Debug, Default)]
 struct Behind {
     names: BTreeSet<Arc<str>>,
+    /// Of threads without a checkpoint, in which something is attached to one that is yet to come.
+    bare: BTreeSet<Arc<str>>,
     /// The number of the last record that is shown.
     shown_seq: u64,
     /// Batches that are appended and not visible.
@@ -78,7 +80,7 @@ struct Appended {
 
 /// All that readers see at one moment.
 pub(crate) struct Moment {
-    /// The threads, in order.
+    /// The threads, in order; also those without a checkpoint.
     pub views: Vec<Arc<View>>,
     /// Up to where in the log that is.
     pub published: u64,
@@ -130,7 +132,11 @@ impl Index {
     pub fn moment(&self) -> Moment {
         let behind = self.behind();
         let slots = self.slots.pin();
-        let views = behind.names.iter().filter_map(|name| slots.get(name).and_then(Slot::current).cloned()).collect();
+        let all = behind.names.iter().chain(&behind.bare);
+        let mut views: Vec<Arc<View>> = all.filter_map(|name| slots.get(name).and_then(Slot::current).cloned()).collect();
+        if !behind.bare.is_empty() {
+            views.sort_unstable_by(|one, other| one.thread().cmp(other.thread()));
+        }
         Moment { views, published: self.published() }
     }
 
@@ -180,7 +186,7 @@ impl Index {
         behind.queue.clear();
         behind.overlay.clear();
         let mut changes = Vec::new();
-        for thread in &behind.names {
+        for thread in behind.names.iter().chain(&behind.bare) {
             let view = threads.remove(thread);
             if view != self.get(thread) {
                 changes.push(Change { thread: thread.clone(), view });
@@ -229,7 +235,7 @@ impl Index {
         }
     }
 
-    /// One moment's threads that a query asks for, in order.
+    /// One moment's threads with checkpoints that a query asks for, in order.
     pub fn list(&self, query: &ThreadQuery) -> Vec<Arc<View>> {
         let (offset, limit) = (query.offset, query.limit.unwrap_or(usize::MAX));
         if let Matching::Glob(_) = query.matching {
@@ -277,15 +283,18 @@ impl Index {
 
     fn settle(&self, behind: &mut Behind, change: &Change) {
         let slots = self.slots.pin();
+        let Behind { names, bare, .. } = behind;
+        let (its, not_its) = if change.view.as_ref().is_none_or(|view| view.len() > 0) { (names, bare) } else { (bare, names) };
+        not_its.remove(&change.thread);
         let old = match &change.view {
             Some(view) => {
-                if !behind.names.contains(&change.thread) {
-                    behind.names.insert(change.thread.clone());
+                if !its.contains(&change.thread) {
+                    its.insert(change.thread.clone());
                 }
                 slots.insert(change.thread.clone(), Slot::Settled(view.clone()))
             }
             None => {
-                behind.names.remove(&change.thread);
+                its.remove(&change.thread);
                 slots.remove(&change.thread)
             }
         };

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::attached::Attached;
 use super::view::Entry;
 
 /// Where a frame stands: segment, offset and length, the latter two in units of 8 bytes.
@@ -46,17 +47,18 @@ impl Shift {
     }
 }
 
-/// Where compaction has put the frames of some segments that are gone: by thread and place.
+/// Where compaction has put the frames of some segments that are gone: by thread, and place or number.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
     /// The segments that are gone.
     pub gone: HashSet<u32>,
-    /// Each thread's frames, in the order of their places.
+    /// Each thread's frames, in the order of the checkpoints' places and the attachments' numbers, of which no
+    /// two are alike.
     to: HashMap<Box<str>, Vec<(u64, Location)>>,
 }
 
 impl Moves {
-    /// Notes where a checkpoint's frame stands now.
+    /// Notes where the frame of a checkpoint stands now, or that of an attachment by its number.
     pub fn add(&mut self, thread: &str, place: u64, at: Location) {
         match self.to.get_mut(thread) {
             Some(places) => places.push((place, at)),
@@ -104,6 +106,14 @@ impl MovesOf<'_> {
             [(_, at)] => Some(Some(Entry { at: *at, ..entry.clone() })),
             _ => None,
         }
+    }
+
+    /// An attachment.
+    pub fn attached(&self, one: &Attached) -> Option<Option<Attached>> {
+        if !self.gone.contains(&one.at.segment) {
+            return Some(None);
+        }
+        self.at(one.number).last().map(|(_, at)| Some(Attached { at: *at, ..one.clone() }))
     }
 
     fn at(&self, place: u64) -> &[(u64, Location)] {

@@ -7,6 +7,7 @@
 
 mod active;
 mod append;
+mod attached;
 mod backup;
 mod before;
 mod chains;
@@ -333,13 +334,18 @@ impl Shared {
     /// The thread, if it is there. Errors: `Corrupt` when it is not but may stand in a segment that
     /// cannot be read: nobody can say then that it never was.
     fn view(&self, thread: &str) -> Result<Option<Arc<View>>> {
+        match self.view_with_attached(thread)?.filter(|view| view.len() > 0) {
+            Some(view) => Ok(Some(view)),
+            None => self.absent(thread).map(|()| None),
+        }
+    }
+
+    /// The same where it may be without a checkpoint, but for what is attached to one that is yet to come.
+    fn view_with_attached(&self, thread: &str) -> Result<Option<Arc<View>>> {
         check_thread(thread)?;
         self.at_home()?;
         self.refresh()?;
-        match self.index.get(thread) {
-            Some(view) => Ok(Some(view)),
-            None => self.absent().map(|()| None).map_err(|error: Error| error.with_thread(thread)),
-        }
+        Ok(self.index.get(thread))
     }
 
     /// What the index shows, and the segments that it leads to: a set that was the same before and
@@ -368,12 +374,12 @@ impl Shared {
         Err(Error::new(ErrorKind::Poisoned, message).with_file(&self.directory.path, None))
     }
 
-    fn absent(&self) -> Result<()> {
+    fn absent(&self, thread: &str) -> Result<()> {
         match &self.gaps.load().unreadable {
             None => Ok(()),
             Some(path) => {
                 let message = "not found, but a segment cannot be read and may hold it: see verify";
-                Err(Error::new(ErrorKind::Corrupt, message).with_file(path, None))
+                Err(Error::new(ErrorKind::Corrupt, message).with_file(path, None).with_thread(thread))
             }
         }
     }
@@ -424,6 +430,7 @@ impl Checkpointer for Store {
             ttl: true,
             list_with_metadata: true,
             compare_and_put: true,
+            attachments: true,
             shared_between_processes: true,
             ..Capabilities::default()
         }
@@ -444,7 +451,7 @@ impl Checkpointer for Store {
         let (Some(view), segments) = self.shared.at_one_moment(|| self.shared.view(thread))? else { return Ok(None) };
         match view.find(&IdKey::from(id)).and_then(|at| view.entry(at)) {
             Some(entry) => self.shared.states(&segments).checkpoint(&view, entry).map(Some),
-            None => self.shared.absent().map(|()| None).map_err(|error| error.with_thread(thread)),
+            None => self.shared.absent(thread).map(|()| None),
         }
     }
 
@@ -467,9 +474,16 @@ impl Checkpointer for Store {
         Ok(ending_after_error(infos))
     }
 
-    fn attachments(&self, thread: &str, _: &CheckpointId) -> Result<Vec<Attachment>> {
-        check_thread(thread)?;
-        Err(Error::unsupported("attachments"))
+    fn attachments(&self, thread: &str, id: &CheckpointId) -> Result<Vec<Attachment>> {
+        let (view, segments) = self.shared.at_one_moment(|| self.shared.view_with_attached(thread))?;
+        let of_id = |view: Arc<View>| -> Result<Vec<Attachment>> {
+            view.attached().of_id(&IdKey::from(id)).map(|one| read::attachment(&segments, &view, one)).collect()
+        };
+        let found = view.map_or(Ok(Vec::new()), of_id)?;
+        if found.is_empty() {
+            self.shared.absent(thread)?;
+        }
+        Ok(found)
     }
 
     fn vacuum(&self, query: &VacuumQuery) -> Result<Vacuumed> {

@@ -59,7 +59,18 @@ impl<'a> Output<'a> {
 
     /// Adds a frame as it stands elsewhere; answers whether its payload is sound.
     pub fn copy(&mut self, frame: &FrameAt, scan: &mut Scan) -> Result<bool> {
-        self.begin(frame.head.seq, &frame.record, frame.head.payload_len, frame.head.payload_check)?;
+        self.copy_with(&frame.record, frame, scan)
+    }
+
+    /// The same with another record, which speaks of the same payload.
+    pub fn copy_as(&mut self, record: &Record<'_>, frame: &FrameAt, scan: &mut Scan) -> Result<bool> {
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        self.copy_with(&bytes, frame, scan)
+    }
+
+    fn copy_with(&mut self, record: &[u8], frame: &FrameAt, scan: &mut Scan) -> Result<bool> {
+        self.begin(frame.head.seq, record, frame.head.payload_len, frame.head.payload_check)?;
         let sound = scan.payload_in_pieces(frame, |piece| self.payload(piece))?;
         self.end_frame()?;
         Ok(sound)

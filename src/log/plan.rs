@@ -17,20 +17,27 @@ use super::read;
 use super::segments::SegmentSet;
 use super::vacuum::Judged;
 use super::view::{Entry, View};
-use crate::batch::{Batch, Committed, ExpectedHead, Operation, Parent, PutOptions, nanos_of, nanos_of_clock};
+use crate::batch::{Batch, Committed, ExpectedHead, OnExisting, Operation, Parent, PutOptions, nanos_of, nanos_of_clock};
 use crate::checkpoint::{CheckpointId, TypeTag};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::frame::{self, frame_len};
-use crate::format::record::{Coding, Difference, Followed, Put, Record};
+use crate::format::record::{Attach, Coding, Difference, Followed, Put, Record};
 use crate::fs::Fs;
 use crate::plant::planted;
 use crate::query::Vacuumed;
+
+/// How many checkpoints that never came one plan lets go of, with what was attached to them: what is left waits
+/// for the next one, for a plan has to fit into any segment.
+const ORPHANS_PER_PLAN: usize = 4;
 
 /// A batch with all that can be worked out before the turn.
 pub(crate) struct Prepared<'a> {
     pub operations: &'a [Operation<'a>],
     names: &'a [Name],
+    /// Of the puts, in their order.
     pub forms: Vec<Form<'a>>,
+    /// Of what is attached, in its order.
+    pub values: &'a [Form<'a>],
 }
 
 /// A put's id and time.
@@ -39,7 +46,7 @@ pub(crate) struct Name {
     saved_at: i64,
 }
 
-/// The ids and times of a batch's puts, in their order. Errors: `Unsupported` for attachments.
+/// The ids and times of a batch's puts, in their order.
 pub(crate) fn names(batch: &Batch<'_>, fs: &dyn Fs) -> Result<Vec<Name>> {
     let mut names = Vec::with_capacity(batch.operations().len());
     for operation in batch.operations() {
@@ -48,17 +55,16 @@ pub(crate) fn names(batch: &Batch<'_>, fs: &dyn Fs) -> Result<Vec<Name>> {
                 id: options.id.clone().unwrap_or_else(CheckpointId::fresh),
                 saved_at: options.saved_at.map_or_else(|| Ok(nanos_of_clock(fs.now())), nanos_of)?,
             }),
-            Operation::Attach { .. } => return Err(Error::unsupported("attach")),
-            Operation::Delete { .. } => {}
+            Operation::Attach { .. } | Operation::Delete { .. } => {}
         }
     }
     Ok(names)
 }
 
 impl<'a> Prepared<'a> {
-    /// A batch's puts under their names and in their forms.
-    pub fn new(batch: &'a Batch<'a>, names: &'a [Name], forms: Vec<Form<'a>>) -> Prepared<'a> {
-        Prepared { operations: batch.operations(), names, forms }
+    /// A batch's puts under their names and in their forms, and its values in theirs.
+    pub fn new(batch: &'a Batch<'a>, names: &'a [Name], forms: Vec<Form<'a>>, values: &'a [Form<'a>]) -> Prepared<'a> {
+        Prepared { operations: batch.operations(), names, forms, values }
     }
 }
 
@@ -70,6 +76,19 @@ struct Putting<'a> {
     options: &'a PutOptions,
     name: &'a Name,
     form: &'a Form<'a>,
+}
+
+/// A value of a batch.
+struct Attaching<'a> {
+    thread: &'a str,
+    id: &'a CheckpointId,
+    key: &'a str,
+    tag: &'a TypeTag,
+    value_len: u32,
+    on: OnExisting,
+    form: &'a Form<'a>,
+    /// How many operations of the batch stand behind it.
+    behind: u64,
 }
 
 /// A frame to be written.
@@ -111,19 +130,22 @@ pub(crate) struct Plan<'a> {
     pub is_stale: bool,
     /// The frames' length together.
     pub length: u64,
+    orphans: usize,
 }
 
 impl<'a> Plan<'a> {
     /// An empty plan.
     pub fn new(index: &'a Index, segments: Arc<SegmentSet>, terms: Terms) -> Plan<'a> {
         let (frames, results, placed) = (Vec::new(), Vec::new(), Vec::new());
-        Plan { index, segments, terms, frames, changes: Changes::default(), results, placed, is_stale: false, length: 0 }
+        Plan { index, segments, terms, frames, changes: Changes::default(), results, placed, is_stale: false, length: 0, orphans: 0 }
     }
 
-    /// Plans all of a batch. Errors: `Conflict`, `NotFound`.
+    /// Plans all of a batch. Errors: `Conflict`, `NotFound`; `Corrupt` where nobody can say whether a key has a value.
     pub fn batch(&mut self, prepared: &'a Prepared<'a>) -> Result<()> {
         let mut puts = prepared.names.iter().zip(&prepared.forms);
-        for operation in prepared.operations {
+        let mut values = prepared.values.iter();
+        let last = prepared.operations.len() as u64 - 1;
+        for (at, operation) in (0..).zip(prepared.operations) {
             match operation {
                 Operation::Put { thread, tag, state, options } => {
                     if let Some((name, form)) = puts.next() {
@@ -135,7 +157,13 @@ impl<'a> Plan<'a> {
                     }
                 }
                 Operation::Delete { thread, id } => self.delete(thread, id.as_ref())?,
-                Operation::Attach { .. } => return Err(Error::unsupported("attach")),
+                Operation::Attach { thread, id, key, tag, value, on } => {
+                    if let Some(form) = values.next() {
+                        let (value_len, behind) = (value.len() as u32, last - at);
+                        let value = Attaching { thread, id, key, tag, value_len, on: *on, form, behind };
+                        self.attach(value).map_err(|error| error.with_thread(thread))?;
+                    }
+                }
             }
         }
         Ok(())
@@ -143,7 +171,7 @@ impl<'a> Plan<'a> {
 
     /// Whether it holds deletes, trims and limits alone, which may use the room that is kept for them.
     pub fn without_payload(&self) -> bool {
-        self.results.iter().all(|result| !matches!(result, Committed::Put(_))) && self.frames.iter().all(|frame| frame.payload.is_empty())
+        self.results.iter().all(|result| matches!(result, Committed::Deleted { .. })) && self.frames.iter().all(|frame| frame.payload.is_empty())
     }
 
     /// Plans checkpoints anew, whole, as far as they are still shown as the deltas that they were. Not by who
@@ -174,10 +202,10 @@ impl<'a> Plan<'a> {
 
     /// Plans a limit of its own for a thread, and the trim that it brings. Errors: `NotFound`.
     pub fn keep(&mut self, thread: &str, keep: Option<u64>) -> Result<()> {
-        let Some(current) = self.current(thread) else {
+        let Some(current) = self.current(thread).filter(|current| current.len() > 0) else {
             return Err(Error::new(ErrorKind::NotFound, "there is no such thread").with_thread(thread));
         };
-        self.add(Some(current), &Record::Keep { thread, keep }, &[], frame::payload_check(&[]))?;
+        self.mark(current, &Record::Keep { thread, keep })?;
         self.trim(thread, keep)
     }
 
@@ -194,7 +222,8 @@ impl<'a> Plan<'a> {
         let Some(view) = self.current(thread) else { return Ok(()) };
         let floor = view.floor_keeping(keep, None);
         if view.entry(0).is_some_and(|oldest| oldest.place < floor) {
-            self.add(Some(view), &Record::Trim { thread, floor }, &[], frame::payload_check(&[]))?;
+            self.mark(view, &Record::Trim { thread, floor })?;
+            self.let_orphans_go(thread)?;
         }
         Ok(())
     }
@@ -217,6 +246,9 @@ impl<'a> Plan<'a> {
                 let at = self.frame(&record, &[], frame::payload_check(&[]))?;
                 self.changes.take(self.index, &record, at);
                 vacuumed.add(gone);
+            }
+            if current.attached().has_awaiting() {
+                self.let_orphans_go(judged.thread())?;
             }
         }
         Ok((judged.len(), vacuumed))
@@ -268,6 +300,66 @@ impl<'a> Plan<'a> {
         let at = self.add(current.clone(), &record, &form.payload, form.payload_check)?;
         self.placed.push((place, at));
         self.results.push(Committed::Put(name.id.clone()));
+        if view.is_some_and(|view| view.attached().has_awaiting()) {
+            self.bind(thread, &key, place)?;
+            self.let_orphans_go(thread)?;
+        }
+        Ok(())
+    }
+
+    /// Plans what binds to a checkpoint that has come what was attached to it before.
+    fn bind(&mut self, thread: &str, id: &IdKey, place: u64) -> Result<()> {
+        let Some(view) = self.current(thread) else { return Ok(()) };
+        let newest = view.attached().of_id(id).filter(|one| one.is_awaiting()).map(|one| one.number).max();
+        if let Some(number) = newest {
+            self.mark(view, &Record::Bind { thread, id: id.to_record(), number, place })?;
+        }
+        Ok(())
+    }
+
+    /// Plans that what can have no checkpoint any more goes: what waits for one, and is older than the oldest
+    /// that the thread keeps. Not by who could not read all of the log: its checkpoint may be there.
+    fn let_orphans_go(&mut self, thread: &str) -> Result<()> {
+        let Some(view) = self.current(thread).filter(|view| self.terms.is_whole && view.attached().has_awaiting()) else { return Ok(()) };
+        let Some(oldest) = view.entry(0).map(|oldest| oldest.place) else { return Ok(()) };
+        let mut orphans: Vec<(&IdKey, u64)> = Vec::new();
+        for one in view.attached().iter().filter(|one| one.is_awaiting() && one.place < oldest) {
+            let count = self.orphans + orphans.len();
+            match orphans.last_mut() {
+                Some((id, number)) if **id == one.id => *number = one.number.max(*number),
+                _ if count == ORPHANS_PER_PLAN => break,
+                _ => orphans.push((&one.id, one.number)),
+            }
+        }
+        self.orphans += orphans.len();
+        for (id, number) in orphans {
+            if let Some(current) = self.current(thread) {
+                self.mark(current, &Record::Detach { thread, id: id.to_record(), number })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn attach(&mut self, attaching: Attaching<'a>) -> Result<()> {
+        let Attaching { thread, id, key, tag, value_len, on, form, behind } = attaching;
+        let (current, id) = (self.current(thread), IdKey::from(id));
+        let view = current.as_deref();
+        let is_there = view.is_some_and(|view| view.attached().find(&id, key).is_some());
+        let written = !is_there || on == OnExisting::Replace;
+        if on == OnExisting::Keep && !is_there && !self.terms.is_whole {
+            let message = "a segment cannot be read and may hold a value of that key, so nobody can say whether this is the first: see verify";
+            return Err(Error::new(ErrorKind::Corrupt, message));
+        }
+        if written {
+            let number = self.terms.next_seq + self.frames.len() as u64;
+            let checkpoint = view.and_then(|view| view.entry(view.find(&id)?));
+            // Without its checkpoint it is no older than the last put that the batch may hold.
+            let place = checkpoint.map_or(number + behind, |entry| entry.place);
+            let (tag, is_packed) = (tag.as_str(), form.coding == Coding::Packed);
+            let record = Record::Attach(Attach { thread, id: id.to_record(), key, tag, number, place, value_len, is_packed });
+            self.add(current.clone(), &record, &form.payload, form.payload_check)?;
+        }
+        self.results.push(Committed::Attached { written });
         Ok(())
     }
 
@@ -281,24 +373,29 @@ impl<'a> Plan<'a> {
     }
 
     fn delete(&mut self, thread: &str, id: Option<&CheckpointId>) -> Result<()> {
-        let current = self.current(thread);
-        let record = match (&current, id) {
-            (None, _) => None,
-            (Some(_), None) => Some(Record::DeleteThread { thread }),
-            (Some(view), Some(id)) => {
-                let entry = view.find(&IdKey::from(id)).and_then(|at| view.entry(at));
-                // The last one ends the thread, and says so: its floor and limit end with it.
-                // Where something could not be read there may be others.
-                let last = view.len() == 1 && self.terms.is_whole;
-                entry.map(
-                    |entry| if last { Record::DeleteThread { thread } } else { Record::DeleteCheckpoint { thread, place: entry.place } },
-                )
-            }
+        let Some(view) = self.current(thread) else {
+            self.results.push(Committed::Deleted { existed: false });
+            return Ok(());
         };
-        if let Some(record) = &record {
-            self.add(current.clone(), record, &[], frame::payload_check(&[]))?;
+        let id = id.map(IdKey::from);
+        let (existed, record) = match &id {
+            None => (view.len() > 0, Some(Record::DeleteThread { thread })),
+            Some(id) => match view.find(id).and_then(|at| view.entry(at)) {
+                // The last one ends the thread, and says so: its floor and limit end with it, and all that is attached.
+                // Where something could not be read there may be others.
+                Some(_) if view.len() == 1 && self.terms.is_whole => (true, Some(Record::DeleteThread { thread })),
+                Some(entry) => (true, Some(Record::DeleteCheckpoint { thread, place: entry.place })),
+                None => {
+                    let newest = view.attached().of_id(id).map(|one| one.number).max();
+                    (false, newest.map(|number| Record::Detach { thread, id: id.to_record(), number }))
+                }
+            },
+        };
+        if let Some(record) = record {
+            self.mark(view, &record)?;
+            self.let_orphans_go(thread)?;
         }
-        self.results.push(Committed::Deleted { existed: record.is_some() });
+        self.results.push(Committed::Deleted { existed });
         Ok(())
     }
 
@@ -336,6 +433,11 @@ impl<'a> Plan<'a> {
     /// The thread as the next operation must see it.
     fn current(&mut self, thread: &str) -> Option<Arc<View>> {
         self.changes.current(self.index, thread)
+    }
+
+    /// Adds a record without a payload to a thread that stands as `current`.
+    fn mark(&mut self, current: Arc<View>, record: &Record<'_>) -> Result<()> {
+        self.add(Some(current), record, &[], frame::payload_check(&[])).map(|_| ())
     }
 
     /// Adds a record to a thread that stands as `current`.

@@ -2,15 +2,18 @@
 //!
 //! Every read checks the head over place and record, and that the record is the one the index meant;
 //! nothing is believed because it was right before. No lock and, from a map, no system call. States are
-//! read in `states`.
+//! read in `states`, what is attached is read here.
 
 use std::sync::Arc;
 
+use super::attached::Attached;
 use super::ids::{self, IdKey};
+use super::location::Location;
 use super::segments::{Segment, SegmentSet};
 use super::view::{Entry, StateLen, View};
 use crate::batch::time_of;
-use crate::checkpoint::{CheckpointInfo, Metadata, StateBytes, TypeTag};
+use crate::checkpoint::{Attachment, CheckpointInfo, Metadata, StateBytes, TypeTag};
+use crate::delta;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::Flaw;
 use crate::format::frame::Head;
@@ -18,6 +21,9 @@ use crate::format::record::{Coding, Followed, Put, Record};
 
 /// What is wrong where a sound frame is not the one that the index leads to.
 pub(crate) const MISPLACED: Flaw = Flaw::Corrupt("another record stands in its place");
+
+/// What is wrong with a value that is not as long as its record says.
+pub(crate) const VALUE_LENGTH: Flaw = Flaw::Corrupt("value length");
 
 /// A frame whose head and record are checked.
 pub(crate) struct Frame<'a> {
@@ -34,7 +40,7 @@ pub(crate) struct Frame<'a> {
 impl Frame<'_> {
     /// The payload, checked as well. Errors: `Corrupt`.
     pub fn payload(&self, view: &View, entry: &Entry) -> Result<StateBytes> {
-        self.head.payload(&self.bytes).map_err(|why| damaged(self.segment, view, entry, why))?;
+        self.head.payload(&self.bytes).map_err(|why| damaged(self.segment, view, entry.at, why))?;
         let start = self.head.payload_start();
         Ok(self.bytes.part(start..start + self.head.payload_len as usize))
     }
@@ -42,7 +48,7 @@ impl Frame<'_> {
 
 /// An entry's frame, and what is known of its checkpoint.
 pub(crate) fn frame<'a>(segments: &'a SegmentSet, view: &View, entry: &Entry) -> Result<(Frame<'a>, CheckpointInfo)> {
-    let segment = segment_of(segments, view, entry)?;
+    let segment = segment_of(segments, view, entry.at)?;
     let bytes = segment.frame(entry.at).map_err(|error| error.with_thread(view.thread()))?;
     let (head, coding, info) = with_put(segment, view, entry, &bytes, |head, put| Ok((*head, put.coding, describe(put, view)?)))?;
     Ok((Frame { segment, bytes, head, coding }, info))
@@ -60,27 +66,47 @@ pub(crate) fn floor(segments: &SegmentSet, view: &View, entry: &Entry) -> Option
 
 /// What `look` sees in an entry's record; the state is not read.
 pub(crate) fn record<T>(segments: &SegmentSet, view: &View, entry: &Entry, look: impl FnOnce(&Put<'_>) -> Result<T>) -> Result<T> {
-    let segment = segment_of(segments, view, entry)?;
+    let segment = segment_of(segments, view, entry.at)?;
     let bytes = segment.head_and_record(entry.at).map_err(|error| error.with_thread(view.thread()))?;
     with_put(segment, view, entry, &bytes, |_, put| look(put))
 }
 
 fn with_put<T>(segment: &Segment, view: &View, entry: &Entry, bytes: &[u8], look: impl FnOnce(&Head, &Put<'_>) -> Result<T>) -> Result<T> {
-    let damaged = |why| damaged(segment, view, entry, why);
+    let damaged = |why| damaged(segment, view, entry.at, why);
     let (head, _) = Head::alone(segment.place(entry.at.offset()), bytes).map_err(damaged)?;
     let record = Record::decode(head.record(bytes).map_err(damaged)?).map_err(damaged)?;
     look(&head, record.put().filter(|put| is_meant(put, view, entry)).ok_or(MISPLACED).map_err(damaged)?)
 }
 
-/// The segment that an entry's frame stands in.
-pub(crate) fn segment_of<'a>(segments: &'a SegmentSet, view: &View, entry: &Entry) -> Result<&'a Arc<Segment>> {
-    let missing =
-        || Error::new(ErrorKind::Corrupt, format!("segment {} is not there any more", entry.at.segment)).with_thread(view.thread());
-    segments.get(&entry.at.segment).ok_or_else(missing)
+/// An attachment with its value, which is checked as a state is.
+pub(crate) fn attachment(segments: &SegmentSet, view: &View, one: &Attached) -> Result<Attachment> {
+    let segment = segment_of(segments, view, one.at)?;
+    let damaged = |why| damaged(segment, view, one.at, why);
+    let bytes = segment.frame(one.at).map_err(|error| error.with_thread(view.thread()))?;
+    let (head, _) = Head::alone(segment.place(one.at.offset()), &bytes).map_err(damaged)?;
+    let Record::Attach(attach) = Record::decode(head.record(&bytes).map_err(damaged)?).map_err(damaged)? else {
+        return Err(damaged(MISPLACED));
+    };
+    if !one.is_meant(view.thread(), &attach) {
+        return Err(damaged(MISPLACED));
+    }
+    let payload = head.payload(&bytes).map_err(damaged)?;
+    let value = match attach.is_packed {
+        true => StateBytes::from(delta::unpack(payload, attach.value_len).map_err(damaged)?),
+        false if payload.len() != attach.value_len as usize => return Err(damaged(VALUE_LENGTH)),
+        false => bytes.part(head.payload_start()..head.payload_start() + payload.len()),
+    };
+    Ok(Attachment { key: attach.key.to_owned(), tag: TypeTag::of_stored(attach.tag), value })
 }
 
-fn damaged(segment: &Segment, view: &View, entry: &Entry, why: Flaw) -> Error {
-    segment.damaged(entry.at.offset(), why).with_thread(view.thread())
+/// The segment that a frame stands in.
+pub(crate) fn segment_of<'a>(segments: &'a SegmentSet, view: &View, at: Location) -> Result<&'a Arc<Segment>> {
+    let missing = || Error::new(ErrorKind::Corrupt, format!("segment {} is not there any more", at.segment)).with_thread(view.thread());
+    segments.get(&at.segment).ok_or_else(missing)
+}
+
+fn damaged(segment: &Segment, view: &View, at: Location, why: Flaw) -> Error {
+    segment.damaged(at.offset(), why).with_thread(view.thread())
 }
 
 /// Whether a record is the one that an entry of the index leads to.

@@ -120,7 +120,7 @@ fn follow<'a>(
 ) -> Result<(StateBytes, Sums)> {
     let mut at = entry;
     loop {
-        let segment = read::segment_of(segments, view, at)?;
+        let segment = read::segment_of(segments, view, at.at)?;
         let lost = |what: &str| unrebuilt(view, entry, what).with_file(&segment.path, Some(at.at.offset()));
         let link = Link::read(segment, view, at).map_err(|error| match error.kind() {
             ErrorKind::Corrupt => lost(NEEDED).with_source(error),

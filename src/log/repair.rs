@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::Store;
 use super::chains::Unread;
-use super::copy::{self, Scans, Source, Whole};
+use super::copy::{self, Scans, Shown, Source, Whole};
 use super::destination::Destination;
 use super::directory::{Contents, Directory};
 use super::examine::{finding, locate};
@@ -234,14 +234,15 @@ fn one_of_each_id(view: &mut Arc<View>, salvage: &Salvage, report: &mut Recovery
     let doubles: Vec<Entry> = view.entries().rev().filter(|entry| !seen.insert(&entry.id)).cloned().collect();
     for entry in doubles {
         let path = &salvage.pieces[entry.at.segment as usize].path;
-        report.damage.push(named(path, view, &entry, false, "left out, for a newer checkpoint has its id"));
+        let shown = Shown::Checkpoint(&entry);
+        report.damage.push(named(path, view, &shown, false, "left out, for a newer checkpoint has its id"));
         *view = Arc::new(view.without(entry.place));
     }
 }
 
-fn named(path: &Path, view: &View, entry: &Entry, damage: bool, what: &str) -> Finding {
-    let id = ids::public(&entry.id.to_record()).ok();
-    Finding { thread: Some(view.thread().to_string()), id, ..finding(path, Some(entry.at.offset()), damage, what) }
+fn named(path: &Path, view: &View, shown: &Shown<'_>, damage: bool, what: &str) -> Finding {
+    let id = ids::public(&shown.id().to_record()).ok();
+    Finding { thread: Some(view.thread().to_string()), id, ..finding(path, Some(shown.at().offset()), damage, what) }
 }
 
 /// The salvaged frames as what a new store is written from.
@@ -267,10 +268,14 @@ impl Source for Salvaged<'_> {
         self.salvage.open(segment)
     }
 
-    fn damaged(&self, view: &View, entry: &Entry, unread: &Unread) -> Result<()> {
+    fn damaged(&self, view: &View, shown: &Shown<'_>, unread: &Unread) -> Result<()> {
         // What nothing proves was never known to be there.
-        let damage = self.frame(entry.at).is_none_or(|frame| frame.trusted);
-        let finding = Finding { offset: Some(unread.offset), ..named(&unread.path, view, entry, damage, &unread.why.to_string()) };
+        let damage = self.frame(shown.at()).is_none_or(|frame| frame.trusted);
+        let what = match shown {
+            Shown::Checkpoint(_) => unread.why.to_string(),
+            Shown::Attached(one) => format!("attachment {:?}: {}", one.key, unread.why),
+        };
+        let finding = Finding { offset: Some(unread.offset), ..named(&unread.path, view, shown, damage, &what) };
         self.report.borrow_mut().damage.push(finding);
         Ok(())
     }

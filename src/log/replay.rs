@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::attached::Attached;
 use super::examine::{self, Take};
 use super::ids::IdKey;
 use super::location::Location;
@@ -13,9 +14,10 @@ use crate::format::hint::{Group, Item};
 use crate::format::manifest::Manifest;
 use crate::format::record::{Put, Record};
 
-/// The thread after a record; `None` when it has ended or never was.
+/// The thread after a record; `None` when it has ended or never was. It may be without checkpoints, where
+/// something is attached to one that is yet to come.
 pub(crate) fn apply(current: Option<&View>, record: &Record<'_>, at: Location) -> Option<View> {
-    after(current, record, at).filter(|next| next.len() > 0)
+    after(current, record, at).filter(|next| !next.is_nothing())
 }
 
 /// The same for a reading that may not meet all that was put: a thread may be without checkpoints
@@ -34,6 +36,10 @@ fn after(current: Option<&View>, record: &Record<'_>, at: Location) -> Option<Vi
         (Record::Trim { floor, .. }, None) => unmet().above(*floor),
         (Record::Keep { keep, .. }, Some(view)) => view.keeping(*keep),
         (Record::Keep { keep, .. }, None) => unmet().keeping(*keep),
+        (Record::Attach(attach), Some(view)) => view.attach(Attached::of_record(attach, at)),
+        (Record::Attach(attach), None) => unmet().attach(Attached::of_record(attach, at)),
+        (Record::Bind { id, number, place, .. }, _) => current?.bound(&IdKey::of_record(id), *number, *place),
+        (Record::Detach { id, number, .. }, _) => current?.detached(&IdKey::of_record(id), *number),
     })
 }
 
@@ -189,6 +195,6 @@ impl Replay {
             reading.settle();
             (thread, Arc::new(reading.view))
         });
-        settled.filter(|(_, view)| view.len() > 0).collect()
+        settled.filter(|(_, view)| !view.is_nothing()).collect()
     }
 }

@@ -20,7 +20,7 @@ use crate::delta;
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::Manifest;
 use crate::format::names;
-use crate::format::record::{Coding, Put, Record};
+use crate::format::record::{Attach, Coding, Put, Record};
 use crate::report::Recovery;
 
 /// A frame that can be read.
@@ -206,6 +206,11 @@ impl Salvage {
         let (Ok(record), Ok(other_record)) = (Record::decode(&one.frame.record), Record::decode(&other.frame.record)) else {
             return Ok(false);
         };
+        if let (Record::Attach(attach), Record::Attach(other_attach)) = (&record, &other_record) {
+            // Once before its checkpoint came, and once as compaction wrote it when it had.
+            let is_bound = *attach == Attach { place: attach.place, ..other_attach.clone() };
+            return Ok(is_bound && one.frame.head.payload_check == other.frame.head.payload_check);
+        }
         let is_recoded = match (record.put(), other_record.put()) {
             (Some(put), Some(other)) if put.coding != other.coding && !put.coding.is_delta() => {
                 *put == Put { coding: put.coding, ..other.clone() } && !other.coding.is_delta()

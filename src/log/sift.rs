@@ -1,17 +1,19 @@
 //! What compaction keeps of a run of segments, and what it may leave out.
 //!
 //! Pure: records in the log's order, and each thread as it is shown, in; what becomes of each record,
-//! out. A put is kept while it is shown, or a delta needs it. What records without a state say is kept
-//! while it still says something: a delete while what it deleted is kept or older segments may hold it, a
-//! limit while it is in force, a floor where no record that is kept says it. DESIGN.md, section 10, has
-//! the reasons.
+//! out. A put is kept while it is shown, or a delta needs it; an attachment while it is shown. What other
+//! records say is kept while it still says something: a delete while what it deleted is kept or older
+//! segments may hold it, a limit while it is in force, a floor where no record that is kept says it.
+//! DESIGN.md, section 10, has the reasons.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::attached::Attached;
+use super::ids::IdKey;
 use super::location::Location;
 use super::view::View;
-use crate::format::record::Record;
+use crate::format::record::{Attach, Record};
 
 /// A position in the whole log, which orders the records of a run.
 type Position = u64;
@@ -23,6 +25,8 @@ pub(crate) enum Fate {
     Kept,
     /// The same, packed if it is not yet and that saves anything: a keyframe that its thread has left.
     Packed,
+    /// The same, of what was attached to a checkpoint before that came: at its place from now on.
+    Bound(u64),
     /// A trim to this floor is written in its stead.
     Floor(u64),
     /// It says nothing any more.
@@ -48,6 +52,11 @@ pub(crate) struct Sift<'a> {
     threads: &'a HashMap<&'a str, &'a Arc<View>>,
     said: HashMap<Box<str>, Said>,
     has_deletes: bool,
+}
+
+/// What a record at a location attaches, where that is shown.
+fn attached<'v>(view: &'v View, attach: &Attach<'_>, at: Location) -> Option<&'v Attached> {
+    view.attached().find(&IdKey::of_record(&attach.id), attach.key).filter(|one| one.at == at)
 }
 
 impl<'a> Sift<'a> {
@@ -76,10 +85,11 @@ impl<'a> Sift<'a> {
                 said.limited = Some(position);
                 return false;
             }
-            Record::DeleteCheckpoint { .. } => {
+            Record::DeleteCheckpoint { .. } | Record::Bind { .. } | Record::Detach { .. } => {
                 self.has_deletes = true;
                 return false;
             }
+            Record::Attach(_) => return is_needed,
         };
         if is_needed {
             said.kept_floor = said.kept_floor.max(floor);
@@ -121,6 +131,13 @@ impl<'a> Sift<'a> {
             // What the thread was before it ended is told by the delete alone.
             _ if said.deleted.is_some_and(|deleted| position < deleted) || view.is_none() => Fate::LeftOut,
             Record::DeleteCheckpoint { place, .. } => kept(older(thread) || view.is_some_and(|view| view.hides(*place))),
+            // Within the run what they are about is written as they left it.
+            Record::Bind { .. } | Record::Detach { .. } => kept(older(thread)),
+            Record::Attach(attach) => match view.and_then(|view| attached(view, attach, at)) {
+                Some(one) if one.place != attach.place => Fate::Bound(one.place),
+                Some(_) => Fate::Kept,
+                None => Fate::LeftOut,
+            },
             Record::Keep { .. } => kept(said.limited == Some(position) && view.is_some_and(|view| view.keep().is_some())),
             Record::Put(put) | Record::Promote(put) if self.is_needed(record, at) => {
                 let is_left = !put.coding.is_delta() && view.is_some_and(|view| view.has_left(put.place));
@@ -138,6 +155,10 @@ impl<'a> Sift<'a> {
     }
 
     fn is_needed(&self, record: &Record<'_>, at: Location) -> bool {
-        record.put().is_some_and(|put| self.threads.get(put.thread).is_some_and(|view| view.needs(put.place, at)))
+        self.threads.get(record.thread()).is_some_and(|view| match record {
+            Record::Put(put) | Record::Promote(put) => view.needs(put.place, at),
+            Record::Attach(attach) => attached(view, attach, at).is_some(),
+            _ => false,
+        })
     }
 }

@@ -9,13 +9,12 @@ use super::backup::Live;
 use super::chains::{Chains, Unread, Why};
 use super::copy::Source;
 use super::examine::Examination;
-use super::ids;
+use super::ids::{self, IdKey};
 use super::tail::Marks;
 use super::view::{Entry, View};
 use crate::error::{Error, Result};
 use crate::format::manifest::Manifest;
 use crate::format::names;
-use crate::query::ThreadQuery;
 use crate::report::{Finding, Stats};
 
 impl Shared {
@@ -25,8 +24,9 @@ impl Shared {
         let appended = self.tail.appended();
         let manifest = self.directory.manifest()?;
         let (mut stats, mut chained) = (Stats { max_history: manifest.keep(), ..Stats::default() }, 0);
-        for view in self.index.list(&ThreadQuery::default()) {
-            stats.threads += 1;
+        for view in self.index.moment().views {
+            stats.threads += u64::from(view.len() > 0);
+            stats.attachments += view.attached().len() as u64;
             stats.checkpoints += view.len() as u64;
             stats.logical_bytes += view.state_bytes();
             stats.stored_bytes += view.frame_bytes();
@@ -97,7 +97,7 @@ impl Shared {
         loop {
             let look = || {
                 self.refresh()?;
-                Ok((self.index.list(&ThreadQuery::default()), self.follower.reading().manifest.clone()))
+                Ok((self.index.moment().views, self.follower.reading().manifest.clone()))
             };
             let ((views, manifest), _) = self.at_one_moment(look)?;
             let live = Live::new(&self.directory, &manifest);
@@ -125,10 +125,12 @@ impl Shared {
     }
 }
 
-/// A checkpoint that cannot be read.
+/// A checkpoint that cannot be read, or a value attached to one.
 struct Lost {
     thread: Arc<str>,
-    entry: Entry,
+    id: IdKey,
+    /// The value's key.
+    key: Option<Arc<str>>,
     unread: Unread,
 }
 
@@ -138,7 +140,12 @@ fn unread(views: &[Arc<View>], live: &Live<'_>) -> Result<Vec<Lost>> {
     let mut chains = Chains::new(&open, false);
     let mut lost = Vec::new();
     for view in views {
-        chains.judge(view, &mut |entry, unread| lost.push(Lost { thread: view.thread().clone(), entry: entry.clone(), unread }))?;
+        let thread = view.thread();
+        chains.judge(view, &mut |entry, unread| lost.push(Lost { thread: thread.clone(), id: entry.id.clone(), key: None, unread }))?;
+        for one in view.attached().iter() {
+            let unread = chains.attachment(view, one)?;
+            lost.extend(unread.map(|unread| Lost { thread: thread.clone(), id: one.id.clone(), key: Some(one.key.clone()), unread }));
+        }
     }
     Ok(lost)
 }
@@ -147,15 +154,16 @@ fn unread(views: &[Arc<View>], live: &Live<'_>) -> Result<Vec<Lost>> {
 fn add(findings: &mut Vec<Finding>, lost: Vec<Lost>) {
     let damaged = (0..).zip(&*findings).filter(|(_, finding)| finding.damage);
     let known: HashMap<(PathBuf, Option<u64>), usize> = damaged.map(|(at, found)| ((found.file.clone(), found.offset), at)).collect();
-    for Lost { thread, entry, unread: Unread { path, offset, why } } in lost {
-        let (thread, id) = (Some(thread.to_string()), ids::public(&entry.id.to_record()).ok());
+    for Lost { thread, id, key, unread: Unread { path, offset, why } } in lost {
+        let (thread, id) = (Some(thread.to_string()), ids::public(&id.to_record()).ok());
+        let what = key.map_or_else(|| "checkpoint".to_owned(), |key| format!("attachment {key:?}"));
         let own = |offset| known.get(&(path.clone(), offset)).filter(|_| matches!(why, Why::Damaged(_)));
         if let Some(&at) = own(Some(offset)) {
             let finding = &mut findings[at];
             (finding.thread, finding.id) = (thread, id);
         } else if own(None).is_none() {
             let what = match why {
-                Why::Damaged(flaw) => format!("checkpoint cannot be read: {flaw}"),
+                Why::Damaged(flaw) => format!("{what} cannot be read: {flaw}"),
                 why => why.to_string(),
             };
             findings.push(Finding { file: path, offset: Some(offset), thread, id, damage: true, what });

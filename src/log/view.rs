@@ -6,6 +6,7 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::attached::{Attached, Attachments};
 use super::ids::{IdKey, IdTable};
 use super::location::{Location, Moves, Shift};
 use super::steps::Steps;
@@ -69,6 +70,7 @@ pub(crate) struct View {
     steps: Steps,
     /// In the order of their places.
     hidden: Arc<[Entry]>,
+    attached: Attachments,
     /// Finds long threads' checkpoints by id; counted from the entry numbered `first` on. Made when
     /// it is first asked for, and shared with the views that come after.
     ids: OnceLock<Arc<IdTable>>,
@@ -82,8 +84,13 @@ pub(crate) struct View {
 impl View {
     /// A thread without checkpoints, as it is before its first put.
     pub fn empty(thread: Arc<str>) -> View {
-        let (steps, hidden, ids) = (Steps::default(), Arc::default(), OnceLock::new());
-        View { thread, steps, hidden, ids, first: 0, floor: 0, keep: None, state_bytes: 0, frame_bytes: 0 }
+        let (steps, hidden, attached, ids) = (Steps::default(), Arc::default(), Attachments::default(), OnceLock::new());
+        View { thread, steps, hidden, attached, ids, first: 0, floor: 0, keep: None, state_bytes: 0, frame_bytes: 0 }
+    }
+
+    /// Whether nothing is left of it: no checkpoint, and nothing attached to one that is yet to come.
+    pub fn is_nothing(&self) -> bool {
+        self.len() == 0 && self.attached.is_empty()
     }
 
     /// The thread's id.
@@ -114,6 +121,11 @@ impl View {
     /// What is not shown and still needed, in the order of places.
     pub fn hidden(&self) -> &[Entry] {
         &self.hidden
+    }
+
+    /// What is attached to its checkpoints, and to those that are yet to come.
+    pub fn attached(&self) -> &Attachments {
+        &self.attached
     }
 
     /// Whether the frame of a checkpoint at a place is still needed.
@@ -153,9 +165,9 @@ impl View {
         self.state_bytes
     }
 
-    /// The sum of the frames' lengths, hidden ones among them.
+    /// The sum of the frames' lengths, hidden ones and those of attachments among them.
     pub fn frame_bytes(&self) -> u64 {
-        self.frame_bytes
+        self.frame_bytes + self.attached.frame_bytes()
     }
 
     /// The thread's own limit.
@@ -223,6 +235,7 @@ impl View {
         next.first = next.first.wrapping_add(dropped as u32);
         next.steps = self.steps.after(dropped, entry);
         next.index_last();
+        next.let_go_below_floor();
         if dropped > 0 {
             let needed = next.needed_of(self, dropped);
             next.hide(needed);
@@ -280,9 +293,11 @@ impl View {
 
     /// After the checkpoint at a place was deleted.
     pub fn without(&self, place: u64) -> View {
-        let index = self.below(place);
-        let Some(gone) = self.entry(index).filter(|entry| entry.place == place) else { return self.clone() };
         let mut next = self.clone();
+        // What is attached to it may be met without it.
+        next.let_go_of(|at| at == place);
+        let index = self.below(place);
+        let Some(gone) = self.entry(index).filter(|entry| entry.place == place) else { return next };
         next.discount(Some(gone));
         if index + 1 == self.len() {
             next.steps = self.steps.without_last();
@@ -304,6 +319,7 @@ impl View {
         sorted.sort_unstable();
         let (gone, kept): (Vec<&Entry>, Vec<&Entry>) = self.entries().partition(|entry| sorted.binary_search(&entry.place).is_ok());
         let mut next = self.clone();
+        next.let_go_of(|at| sorted.binary_search(&at).is_ok());
         if !gone.is_empty() {
             gone.iter().for_each(|entry| next.discount(Some(entry)));
             next.steps = kept.into_iter().cloned().collect();
@@ -325,10 +341,46 @@ impl View {
         View { keep: Some(keep), ..self.clone() }
     }
 
+    /// After a value was attached to a checkpoint, under a key that may have had another.
+    pub fn attach(&self, one: Attached) -> View {
+        View { attached: self.attached.with(one), ..self.clone() }
+    }
+
+    /// After what was attached to a checkpoint before it came, up to a number, was bound to its place.
+    pub fn bound(&self, id: &IdKey, number: u64, place: u64) -> View {
+        let bound = |one: &Attached| {
+            let is_it = one.id == *id && one.is_awaiting() && one.number <= number;
+            Some(is_it.then(|| Attached { place, ..one.clone() }))
+        };
+        let mut next = View { attached: self.attached.exchanged(bound).unwrap_or_default(), ..self.clone() };
+        next.let_go_below_floor();
+        next
+    }
+
+    /// After what was attached to a checkpoint that has not come, up to a number, went.
+    pub fn detached(&self, id: &IdKey, number: u64) -> View {
+        let stays = |one: &Attached| one.id != *id || !one.is_awaiting() || one.number > number;
+        View { attached: self.attached.retained(stays), ..self.clone() }
+    }
+
+    fn let_go_below_floor(&mut self) {
+        let floor = self.floor;
+        self.let_go_of(|place| place < floor);
+    }
+
+    /// Lets go of what is attached to checkpoints at the places of which `goes` says so.
+    fn let_go_of(&mut self, goes: impl Fn(u64) -> bool) {
+        if !self.attached.is_empty() {
+            self.attached = self.attached.retained(|one| one.is_awaiting() || !goes(one.place));
+        }
+    }
+
     /// After a run of its frames was written anew elsewhere.
     pub fn moved(&self, shift: &Shift) -> View {
         let moved = |entry: &Entry| Entry { at: shift.of(entry.at), ..entry.clone() };
-        View { steps: self.entries().map(moved).collect(), hidden: self.hidden.iter().map(moved).collect(), ..self.clone() }
+        let attached = self.attached.exchanged(|one| Some(Some(Attached { at: shift.of(one.at), ..one.clone() })));
+        let (steps, hidden) = (self.entries().map(moved).collect(), self.hidden.iter().map(moved).collect());
+        View { steps, hidden, attached: attached.unwrap_or_default(), ..self.clone() }
     }
 
     /// After compaction wrote some of its frames anew; `None` if one of them is nowhere.
@@ -338,7 +390,8 @@ impl View {
         let floor = self.entry(0).map_or(u64::MAX, |oldest| oldest.place);
         let steps = self.steps.exchanged(|entry| if entry.place < floor { Some(None) } else { thread.newest(entry) })?;
         let hidden = self.hidden.iter().map(|entry| Some(thread.only(entry)?.unwrap_or_else(|| entry.clone())));
-        let mut next = View { steps, hidden: hidden.collect::<Option<_>>()?, ..self.clone() };
+        let attached = self.attached.exchanged(|one| thread.attached(one))?;
+        let mut next = View { steps, hidden: hidden.collect::<Option<_>>()?, attached, ..self.clone() };
         next.frame_bytes = next.entries().chain(&*next.hidden).map(|entry| entry.at.length()).sum();
         Some(next)
     }
@@ -364,6 +417,7 @@ impl View {
     }
 
     fn trimmed(mut self) -> View {
+        self.let_go_below_floor();
         let dropped = self.below(self.floor);
         if dropped > 0 {
             let before = self.clone();
@@ -458,6 +512,7 @@ impl PartialEq for View {
             && self.len() == other.len()
             && self.entries().eq(other.entries())
             && self.hidden == other.hidden
+            && self.attached == other.attached
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 
 use super::{CHECK_AT, GROUP_BYTES, HEADING_BYTES, Heading, Hint, ITEM_BYTES, MAGIC};
-use super::{KIND_DELETE_CHECKPOINT, KIND_DELETE_THREAD, KIND_KEEP, KIND_PROMOTE, KIND_PUT, KIND_TRIM};
+use super::{
+    KIND_ATTACH, KIND_BIND, KIND_DELETE_CHECKPOINT, KIND_DELETE_THREAD, KIND_DETACH, KIND_KEEP, KIND_PROMOTE, KIND_PUT, KIND_TRIM,
+};
 use crate::format::record::{Id, Record};
 use crate::format::{VERSION, check_around};
 
@@ -39,6 +41,15 @@ struct Gathered {
     texts: Vec<u8>,
 }
 
+impl Gathered {
+    /// Adds a text; answers where it begins.
+    fn text(&mut self, text: &str) -> u32 {
+        let at = self.texts.len() as u32;
+        self.texts.extend_from_slice(text.as_bytes());
+        at
+    }
+}
+
 impl Builder {
     /// One that goes on behind what a hint of the same segment covers.
     pub fn after(hint: &Hint) -> Builder {
@@ -62,20 +73,27 @@ impl Builder {
     pub fn push(&mut self, record: &Record<'_>, at: Standing) {
         let own = self.group(record.thread());
         let mut item = [0; ITEM_BYTES];
+        match record.id() {
+            Some(Id::Uuid(bytes)) => item[32..].copy_from_slice(&bytes),
+            Some(Id::Text(text)) => {
+                item[1] = text.len() as u8;
+                item[32..36].copy_from_slice(&own.text(text).to_le_bytes());
+            }
+            None => {}
+        }
         let (kind, place, floor) = match record {
             Record::Put(put) | Record::Promote(put) => {
                 item[2] = u8::from(put.coding.is_delta());
                 item[4..8].copy_from_slice(&put.state_len.to_le_bytes());
-                match put.id {
-                    Id::Uuid(bytes) => item[32..].copy_from_slice(&bytes),
-                    Id::Text(text) => {
-                        item[1] = text.len() as u8;
-                        item[32..36].copy_from_slice(&(own.texts.len() as u32).to_le_bytes());
-                        own.texts.extend_from_slice(text.as_bytes());
-                    }
-                }
                 (if let Record::Promote(_) = record { KIND_PROMOTE } else { KIND_PUT }, put.place, put.floor)
             }
+            Record::Attach(attach) => {
+                item[2..4].copy_from_slice(&(attach.key.len() as u16).to_le_bytes());
+                item[4..8].copy_from_slice(&own.text(attach.key).to_le_bytes());
+                (KIND_ATTACH, attach.number, attach.place)
+            }
+            Record::Bind { number, place, .. } => (KIND_BIND, *number, *place),
+            Record::Detach { number, .. } => (KIND_DETACH, *number, 0),
             Record::DeleteThread { .. } => (KIND_DELETE_THREAD, 0, 0),
             Record::DeleteCheckpoint { place, .. } => (KIND_DELETE_CHECKPOINT, *place, 0),
             Record::Trim { floor, .. } => (KIND_TRIM, 0, *floor),

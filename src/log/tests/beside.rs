@@ -57,7 +57,7 @@ fn an_empty_state_is_no_mark() {
     let mut batch = Batch::new();
     batch.put("t", TypeTag::BYTES, b"", PutOptions::default());
     let names = names(&batch, &Os).unwrap();
-    let prepared = Prepared::new(&batch, &names, vec![Form::whole(b"", 0, Compression::Never)]);
+    let prepared = Prepared::new(&batch, &names, vec![Form::whole(b"", 0, Compression::Never)], &[]);
     let mut plan = Plan::new(&index, Arc::default(), terms);
     plan.batch(&prepared).unwrap();
     assert!(!plan.without_payload());
@@ -73,7 +73,7 @@ fn a_conflict_is_answered_when_the_step_it_rests_on_is_kept() {
         let mut batch = Batch::new();
         batch.put(thread, TypeTag::BYTES, b"x", PutOptions::default());
         let names = names(&batch, &Os).unwrap();
-        let prepared = Prepared::new(&batch, &names, shared.forms(&batch, true));
+        let prepared = Prepared::new(&batch, &names, shared.forms(&batch, true), &[]);
         let mut turn = shared.turn().unwrap();
         let mut plan = Plan::new(&shared.index, shared.segments.load_full(), turn.terms(shared));
         plan.batch(&prepared).unwrap();

@@ -286,7 +286,7 @@ fn a_difference_from_what_was_put_again_meanwhile_is_stale() {
     let mut batch = Batch::new();
     batch.put("t", TypeTag::BYTES, &next, PutOptions::default());
     let names = names(&batch, &Os).unwrap();
-    let prepared = Prepared::new(&batch, &names, store.shared.forms(&batch, true));
+    let prepared = Prepared::new(&batch, &names, store.shared.forms(&batch, true), &[]);
     assert!(prepared.forms[0].base.is_some());
     put_state(&other, "1", &noise(70, 4000));
     let turn = store.shared.turn().unwrap();

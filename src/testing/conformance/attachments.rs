@@ -429,11 +429,13 @@ pub fn those_whose_checkpoint_never_came_go_in_time(make: Make<'_>) {
     expect(&mut place, "t", &[("never", "k=3")]);
     good("delete_checkpoint", place.delete_checkpoint("t", &id("c")));
     expect(&mut place, "t", &[("never", ""), ("e", "")]);
+    // The last checkpoint ends the thread, and all that waits in it.
     attach(&place, "t", "coming", "k", "4");
     good("delete_checkpoint", place.delete_checkpoint("t", &id("e")));
-    expect(&mut place, "t", &[("coming", "k=4")]);
+    expect(&mut place, "t", &[("coming", "")]);
+    attach(&place, "t", "coming", "k", "5");
     put(&place, "coming", 0);
-    expect(&mut place, "t", &[("coming", "k=4")]);
+    expect(&mut place, "t", &[("coming", "k=5")]);
 }
 
 /// What a batch attaches is not older than what it puts: it can wait for a later batch.
