@@ -31,6 +31,9 @@ const KIND_PROMOTE: u8 = 7;
 const KIND_BIND: u8 = 8;
 const KIND_DETACH: u8 = 9;
 
+/// Beside a key's length: its checkpoint is yet to come.
+const AWAITING: u16 = 1 << 15;
+
 /// The longest hint of a segment of that length: no record takes up twice its frame's length here.
 pub(crate) fn bytes_max(segment_len: u64) -> u64 {
     segment_len.saturating_mul(2).saturating_add(HEADING_BYTES as u64)
@@ -262,7 +265,12 @@ impl<'a> Item<'a> {
     }
 
     fn key_len(&self) -> u16 {
-        u16_at(self.bytes, 2).unwrap_or_default()
+        u16_at(self.bytes, 2).unwrap_or_default() & !AWAITING
+    }
+
+    /// Whether what is attached is so to a checkpoint that is yet to come.
+    fn is_awaiting(&self) -> bool {
+        u16_at(self.bytes, 2).unwrap_or_default() & AWAITING != 0
     }
 
     /// The checkpoint's id in words, of a put whose id is a UUID.
@@ -280,8 +288,8 @@ impl<'a> Item<'a> {
             KIND_TRIM => Record::Trim { thread, floor },
             KIND_KEEP => Record::Keep { thread, keep: (place != 0).then_some(place) },
             KIND_ATTACH => {
-                let (id, key, tag, number, place) = (self.id(), self.key(), "", place, floor);
-                Record::Attach(Attach { thread, id, key, tag, number, place, value_len: 0, is_packed: false })
+                let (id, key, tag, number, place, is_awaiting) = (self.id(), self.key(), "", place, floor, self.is_awaiting());
+                Record::Attach(Attach { thread, id, key, tag, number, place, is_awaiting, value_len: 0, is_packed: false })
             }
             KIND_BIND => Record::Bind { thread, id: self.id(), number: place, place: floor },
             KIND_DETACH => Record::Detach { thread, id: self.id(), number: place },
@@ -302,7 +310,10 @@ impl<'a> Item<'a> {
         let flags = self.bytes[2..4] == [0; 2] || self.bytes[2..4] == [1, 0] && kind == KIND_PUT || kind == KIND_ATTACH;
         let said = match kind {
             KIND_PUT | KIND_PROMOTE => place != 0 && floor <= place && self.names_an_id(texts_at),
-            KIND_ATTACH => place != 0 && floor != 0 && self.names_an_id(texts_at) && self.names_a_key(texts_at),
+            KIND_ATTACH => {
+                let numbers = place != 0 && floor != 0 && (!self.is_awaiting() || floor >= place);
+                numbers && self.names_an_id(texts_at) && self.names_a_key(texts_at)
+            }
             KIND_BIND => place != 0 && floor > place && self.state_len() == 0 && self.names_an_id(texts_at),
             KIND_DETACH => place != 0 && floor == 0 && self.state_len() == 0 && self.names_an_id(texts_at),
             kind => {
@@ -379,7 +390,9 @@ mod tests {
             6 => Record::Keep { thread, keep: Some(number + 1) },
             8 | 9 => {
                 let (id, key) = (if kind == 8 { Id::Uuid([number as u8; 16]) } else { id }, text);
-                Record::Attach(Attach { thread, id, key, tag, number: number + 1, place: number / 2 + 1, value_len: 0, is_packed: false })
+                let (number, place, is_awaiting) =
+                    if kind == 8 { (number + 1, number + 2, true) } else { (number + 1, number / 2 + 1, false) };
+                Record::Attach(Attach { thread, id, key, tag, number, place, is_awaiting, value_len: 0, is_packed: false })
             }
             10 => Record::Bind { thread, id, number: number + 1, place: number + 2 },
             _ => Record::Detach { thread, id, number: number + 1 },
@@ -525,6 +538,7 @@ mod tests {
             assert_eq!(one(kind, &[(4, &[1])]), refused, "{kind} with a size");
             assert_eq!(one(kind, &[(2, &[1])]), refused, "{kind} as a difference");
         }
+        assert_eq!(one(8, &[(16, &3u64.to_le_bytes())]), refused, "waiting, and older than itself");
         assert_eq!(one(10, &[(16, &4u64.to_le_bytes())]), refused, "bound to a place that is no higher");
         assert_eq!(one(11, &[(16, &NUMBER)]), refused, "gone from a place");
         for text in [1, 7, 9, 11] {

@@ -128,9 +128,10 @@ pub(crate) struct Attach<'a> {
     pub tag: &'a str,
     /// Its number: that of its own frame.
     pub number: u64,
-    /// The place of its checkpoint. From its own number on: the checkpoint is yet to come, and it is not older
-    /// than what was put up to here.
+    /// The place of its checkpoint. Where that is yet to come: what was put up to here is not newer.
     pub place: u64,
+    /// Whether its checkpoint is yet to come.
+    pub is_awaiting: bool,
     /// The value's size.
     pub value_len: u32,
     /// Whether the payload is the value packed.
@@ -243,6 +244,7 @@ struct AttachFixed {
     /// 0 for a UUID in 16 bytes.
     id_len: u8,
     tag_len: u8,
+    awaiting: u8,
     coding: u8,
 }
 
@@ -477,6 +479,7 @@ impl<'a> Attach<'a> {
             key_len: self.key.len() as u16,
             id_len: self.id.text_len(),
             tag_len: self.tag.len() as u8,
+            awaiting: u8::from(self.is_awaiting),
             coding: if self.is_packed { CODING_PACKED } else { CODING_WHOLE },
         };
         fixed::append(&part, bytes);
@@ -489,8 +492,9 @@ impl<'a> Attach<'a> {
     }
 
     fn decode(bytes: &'a [u8]) -> Result<Attach<'a>, Flaw> {
-        let (AttachFixed { number, place, value_len, thread_len, key_len, id_len, tag_len, coding }, used) =
-            fixed::read::<AttachFixed>(bytes)?;
+        let (part, used) = fixed::read::<AttachFixed>(bytes)?;
+        let AttachFixed { number, place, value_len, thread_len, key_len, id_len, tag_len, awaiting, coding } = part;
+        let is_awaiting = awaiting == 1;
         let is_packed = match coding {
             CODING_WHOLE => false,
             CODING_PACKED => true,
@@ -500,10 +504,10 @@ impl<'a> Attach<'a> {
         let (thread, id) = (texts.thread(thread_len)?, texts.id(id_len)?);
         let (key, tag) = (texts.take(usize::from(key_len))?, texts.take(usize::from(tag_len))?);
         texts.end()?;
-        if key.is_empty() || tag.is_empty() || number == 0 || place == 0 {
+        if key.is_empty() || tag.is_empty() || number == 0 || place == 0 || awaiting > 1 || is_awaiting && place < number {
             return Err(Flaw::Corrupt("attach"));
         }
-        Ok(Attach { thread, id, key, tag, number, place, value_len, is_packed })
+        Ok(Attach { thread, id, key, tag, number, place, is_awaiting, value_len, is_packed })
     }
 }
 
@@ -610,10 +614,10 @@ mod tests {
         add(Record::Keep { thread, keep: Some(number) });
         add(Record::Keep { thread, keep: None });
         for id in [Id::Uuid(id), Id::Text(text)] {
-            for is_packed in [false, true] {
-                add(Record::Attach(Attach { thread, id, key: text, tag: "json", number, place: 1, value_len: 9, is_packed }));
-            }
-            add(Record::Attach(Attach { thread, id, key: "k", tag: text, number: 1, place: number, value_len: 0, is_packed: false }));
+            let attach = Attach { thread, id, key: text, tag: "json", number, place: 1, is_awaiting: false, value_len: 9, is_packed: true };
+            add(Record::Attach(Attach { is_packed: false, ..attach.clone() }));
+            add(Record::Attach(Attach { key: "k", tag: text, number: 1, place: number, is_awaiting: true, ..attach.clone() }));
+            add(Record::Attach(attach));
             add(Record::Detach { thread, id, number });
             if number > 1 {
                 add(Record::Bind { thread, id, number: number - 1, place: number });
@@ -688,13 +692,16 @@ mod tests {
     #[test]
     fn what_no_writer_says_of_attachments_is_refused() {
         let (thread, id) = ("t", Id::Text("id"));
-        let attach = Attach { thread, id, key: "k", tag: "json", number: 3, place: 2, value_len: 9, is_packed: false };
+        let attach = Attach { thread, id, key: "k", tag: "json", number: 3, place: 2, is_awaiting: false, value_len: 9, is_packed: false };
         for (record, flaw) in [
             (Record::Attach(attach.clone()), None),
             (Record::Attach(Attach { key: "", ..attach.clone() }), Some("attach")),
             (Record::Attach(Attach { tag: "", ..attach.clone() }), Some("attach")),
             (Record::Attach(Attach { number: 0, ..attach.clone() }), Some("attach")),
             (Record::Attach(Attach { place: 0, ..attach.clone() }), Some("attach")),
+            (Record::Attach(Attach { place: 4, ..attach.clone() }), None),
+            (Record::Attach(Attach { place: 3, is_awaiting: true, ..attach.clone() }), None),
+            (Record::Attach(Attach { is_awaiting: true, ..attach.clone() }), Some("attach")),
             (Record::Attach(Attach { thread: "", ..attach.clone() }), Some("empty thread id")),
             (Record::Bind { thread, id, number: 3, place: 4 }, None),
             (Record::Bind { thread, id, number: 3, place: 3 }, Some("bind")),
@@ -712,7 +719,10 @@ mod tests {
         }
         let mut bytes = Vec::new();
         Record::Attach(attach).encode(&mut bytes);
-        bytes[1 + 26] = CODING_DELTA;
+        bytes[1 + 27] = CODING_DELTA;
         assert_eq!(Record::decode(&bytes), Err(Flaw::Unknown("value coding")));
+        bytes[1 + 27] = CODING_PACKED;
+        bytes[1 + 26] = 2;
+        assert_eq!(Record::decode(&bytes), Err(Flaw::Corrupt("attach")));
     }
 }

@@ -74,7 +74,7 @@ impl Writer {
         parts.push(&ZEROS[..zeros as usize]);
         // A number is burned even if the write fails or is never finished: what was written may be
         // found by a recovery.
-        tail.raise_next_seq(next_seq + plan.frames.len() as u64);
+        tail.raise_next_seq(plan.numbers_end(next_seq));
         tail.set_writing(active.position(after + zeros).max(self.unwiped));
         // CRASH: killed or cut here, a part of the batch may stand behind the end: the next turn wipes
         // it, or recovery drops it (step 6).
@@ -204,7 +204,7 @@ impl Writer {
 /// page can have made, and that nobody would read again.
 pub(super) fn next_seq(shared: &Shared, plan: &Plan<'_>) -> Result<u64> {
     let next = shared.tail.next_seq();
-    if next >= SEQS_END - plan.frames.len() as u64 {
+    if plan.numbers_end(next) >= SEQS_END {
         let message = "the page that processes share says that no numbers are left: close the store in every process, and open it again";
         return Err(Error::new(ErrorKind::Corrupt, message).with_file(&shared.directory.file(names::TAIL), None));
     }

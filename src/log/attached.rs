@@ -24,8 +24,10 @@ pub(crate) struct Attached {
     pub key: Arc<str>,
     /// Its number.
     pub number: u64,
-    /// The place of its checkpoint; see [`Attached::is_awaiting`].
+    /// The place of its checkpoint; where that is yet to come, what was put up to here is not newer.
     pub place: u64,
+    /// Whether its checkpoint is yet to come.
+    pub is_awaiting: bool,
     /// Its frame.
     pub at: Location,
 }
@@ -33,13 +35,13 @@ pub(crate) struct Attached {
 impl Attached {
     /// What a record at a location attaches.
     pub fn of_record(attach: &Attach<'_>, at: Location) -> Attached {
-        let Attach { id, key, number, place, .. } = attach;
-        Attached { id: IdKey::of_record(id), key: (*key).into(), number: *number, place: *place, at }
+        let Attach { id, key, number, place, is_awaiting, .. } = *attach;
+        Attached { id: IdKey::of_record(&id), key: key.into(), number, place, is_awaiting, at }
     }
 
-    /// Whether its checkpoint is yet to come: then its place is no checkpoint's, but tells what it is not older than.
-    pub fn is_awaiting(&self) -> bool {
-        self.place >= self.number
+    /// The same at the place of its checkpoint, which has come.
+    pub fn bound(&self, place: u64) -> Attached {
+        Attached { place, is_awaiting: false, ..self.clone() }
     }
 
     /// Whether a record is the one that it was made of.
@@ -76,7 +78,7 @@ impl Attachments {
     fn count(&mut self, one: &Attached, times: isize) {
         self.len = self.len.wrapping_add_signed(times);
         self.frame_bytes = self.frame_bytes.wrapping_add_signed(one.at.length() as i64 * times as i64);
-        if one.is_awaiting() {
+        if one.is_awaiting {
             self.awaiting = self.awaiting.wrapping_add_signed(times);
         }
     }
@@ -185,7 +187,7 @@ mod tests {
     fn one(id: u8, key: u8, number: u64, awaiting: bool) -> Attached {
         let id = if id.is_multiple_of(2) { IdKey::Uuid([0, u64::from(id)]) } else { IdKey::Text(id.to_string().into()) };
         let at = Location { segment: 1, offset8: number as u32, length8: 1 + number as u32 % 7 };
-        Attached { id, key: key.to_string().into(), number, place: if awaiting { number } else { number / 2 }, at }
+        Attached { id, key: key.to_string().into(), number, place: if awaiting { number } else { number / 2 }, is_awaiting: awaiting, at }
     }
 
     proptest! {
@@ -200,7 +202,7 @@ mod tests {
                         map.retain(|(id, _), _| *id != it.id);
                     }
                     1 => {
-                        let next = |other: &Attached| (other.id == it.id).then(|| Attached { place: 1, ..other.clone() });
+                        let next = |other: &Attached| (other.id == it.id).then(|| other.bound(1));
                         all = all.exchanged(|other| Some(next(other))).unwrap();
                         map.values_mut().for_each(|other| *other = next(other).unwrap_or(other.clone()));
                     }
@@ -211,7 +213,7 @@ mod tests {
                 }
                 prop_assert!(all.iter().eq(map.values()));
                 prop_assert_eq!((all.len(), all.is_empty()), (map.len(), map.is_empty()));
-                prop_assert_eq!(all.has_awaiting(), map.values().any(Attached::is_awaiting));
+                prop_assert_eq!(all.has_awaiting(), map.values().any(|one| one.is_awaiting));
                 prop_assert_eq!(all.frame_bytes(), map.values().map(|one| one.at.length()).sum::<u64>());
                 prop_assert!(all.of_id(&it.id).eq(map.values().filter(|other| other.id == it.id)));
                 prop_assert_eq!(all.find(&it.id, &it.key), map.get(&(it.id.clone(), it.key.clone())));

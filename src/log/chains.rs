@@ -299,7 +299,9 @@ impl<'a> Chains<'a> {
             Err(flaw) => return Ok(Err(fault(path, flaw))),
         };
         match Record::decode(&frame.record) {
-            Ok(record) => Ok(look(scan, &frame, &record)?.map_or_else(|| Err(fault(path.clone(), MISPLACED)), |seen| Ok((path.clone(), seen)))),
+            Ok(record) => {
+                Ok(look(scan, &frame, &record)?.map_or_else(|| Err(fault(path.clone(), MISPLACED)), |seen| Ok((path.clone(), seen))))
+            }
             Err(flaw) => Ok(Err(fault(path, flaw))),
         }
     }

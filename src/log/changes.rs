@@ -66,6 +66,12 @@ impl Changes {
         self.deleted = Some((at, vec![place]));
     }
 
+    /// The threads that are changed and there.
+    pub fn views(&mut self) -> impl Iterator<Item = &Arc<View>> {
+        self.settle();
+        self.list.iter().filter_map(|change| change.view.as_ref())
+    }
+
     /// The changes, for the index.
     pub fn into_list(mut self) -> Vec<Change> {
         self.settle();

@@ -402,7 +402,7 @@ impl<'a> Pass<'a> {
                         true
                     }
                     (Fate::Bound(place), Ok(Record::Attach(attach))) => {
-                        output.copy_as(&Record::Attach(Attach { place: *place, ..attach }), &frame, &mut scan)?
+                        output.copy_as(&Record::Attach(Attach { place: *place, is_awaiting: false, ..attach }), &frame, &mut scan)?
                     }
                     (_, Ok(_)) => output.copy(&frame, &mut scan)?,
                     _ => false,

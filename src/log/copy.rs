@@ -259,7 +259,7 @@ impl Writing<'_> {
             return damaged(scan, why);
         }
         // What was bound to a checkpoint's place stands there from the beginning.
-        let record = Record::Attach(Attach { place: one.place, ..attach });
+        let record = Record::Attach(Attach { place: one.place, is_awaiting: one.is_awaiting, ..attach });
         if !self.segments.with_room_for(frame.head.frame_len())?.copy_as(&record, &frame, scan)? {
             return Err(output::unsteady(scan.path(), frame.offset).with_thread(view.thread()));
         }

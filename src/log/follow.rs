@@ -222,13 +222,11 @@ impl Reading {
         for new in manifest.segments.iter().filter(|listed| listed.compacted && !before.contains(&listed.number)) {
             shared.add_segment(open_sealed(shared, manifest, new)?);
             records::each(&shared.directory, manifest, new, &mut |met| match met {
-                Some(Met { record, at }) => {
-                    match record {
-                        Record::Put(put) | Record::Promote(put) => moves.add(put.thread, put.place, at),
-                        Record::Attach(attach) => moves.add(attach.thread, attach.number, at),
-                        _ => {}
-                    }
-                }
+                Some(Met { record, at }) => match record {
+                    Record::Put(put) | Record::Promote(put) => moves.add(put.thread, put.place, at),
+                    Record::Attach(attach) => moves.add(attach.thread, attach.number, at),
+                    _ => {}
+                },
                 None => is_sound = false,
             })?;
         }

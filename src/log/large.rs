@@ -93,7 +93,7 @@ impl Shared {
         let (header, check) = Header { store: manifest.store, number, salt, kind: Kind::Log { base }, first_frame }.encode();
         let start = base + HEADER_BYTES as u64;
         let (heads, _) = encode_heads(&plan.frames, salt, start, next_seq, self.tail.synced(), check);
-        self.tail.raise_next_seq(next_seq + plan.frames.len() as u64);
+        self.tail.raise_next_seq(plan.numbers_end(next_seq));
         file.write_at(&[&header], 0).map_err(failed)?;
         let (mut at, mut rest) = (HEADER_BYTES as u64, &heads[..]);
         for frame in &plan.frames {

@@ -87,7 +87,7 @@ struct Attaching<'a> {
     value_len: u32,
     on: OnExisting,
     form: &'a Form<'a>,
-    /// How many operations of the batch stand behind it.
+    /// The most frames up to the last put of the batch behind it.
     behind: u64,
 }
 
@@ -131,21 +131,24 @@ pub(crate) struct Plan<'a> {
     /// The frames' length together.
     pub length: u64,
     orphans: usize,
+    /// The highest number that what is attached is not older than.
+    not_older: u64,
 }
 
 impl<'a> Plan<'a> {
     /// An empty plan.
     pub fn new(index: &'a Index, segments: Arc<SegmentSet>, terms: Terms) -> Plan<'a> {
         let (frames, results, placed) = (Vec::new(), Vec::new(), Vec::new());
-        Plan { index, segments, terms, frames, changes: Changes::default(), results, placed, is_stale: false, length: 0, orphans: 0 }
+        let (changes, is_stale, length, orphans, not_older) = (Changes::default(), false, 0, 0, 0);
+        Plan { index, segments, terms, frames, changes, results, placed, is_stale, length, orphans, not_older }
     }
 
     /// Plans all of a batch. Errors: `Conflict`, `NotFound`; `Corrupt` where nobody can say whether a key has a value.
     pub fn batch(&mut self, prepared: &'a Prepared<'a>) -> Result<()> {
         let mut puts = prepared.names.iter().zip(&prepared.forms);
         let mut values = prepared.values.iter();
-        let last = prepared.operations.len() as u64 - 1;
-        for (at, operation) in (0..).zip(prepared.operations) {
+        let last_put = prepared.operations.iter().rposition(|operation| matches!(operation, Operation::Put { .. }));
+        for (at, operation) in prepared.operations.iter().enumerate() {
             match operation {
                 Operation::Put { thread, tag, state, options } => {
                     if let Some((name, form)) = puts.next() {
@@ -159,19 +162,30 @@ impl<'a> Plan<'a> {
                 Operation::Delete { thread, id } => self.delete(thread, id.as_ref())?,
                 Operation::Attach { thread, id, key, tag, value, on } => {
                     if let Some(form) = values.next() {
-                        let (value_len, behind) = (value.len() as u32, last - at);
+                        // A put may bring what binds to it, and what goes.
+                        let behind = last_put.filter(|last| *last > at).map_or(0, |last| 2 * (last - at) + ORPHANS_PER_PLAN);
+                        let (value_len, behind) = (value.len() as u32, behind as u64);
                         let value = Attaching { thread, id, key, tag, value_len, on: *on, form, behind };
                         self.attach(value).map_err(|error| error.with_thread(thread))?;
                     }
                 }
             }
         }
-        Ok(())
+        // What its last operation brings may be what something has waited for.
+        let waiting = self.changes.views().filter(|view| view.attached().has_awaiting());
+        let threads: Vec<Arc<str>> = waiting.map(|view| view.thread().clone()).collect();
+        threads.iter().try_for_each(|thread| self.let_orphans_go(thread))
+    }
+
+    /// The number that comes behind all that it uses up, when its first frame has that one.
+    pub fn numbers_end(&self, first: u64) -> u64 {
+        (first + self.frames.len() as u64).max(self.not_older + 1)
     }
 
     /// Whether it holds deletes, trims and limits alone, which may use the room that is kept for them.
     pub fn without_payload(&self) -> bool {
-        self.results.iter().all(|result| matches!(result, Committed::Deleted { .. })) && self.frames.iter().all(|frame| frame.payload.is_empty())
+        self.results.iter().all(|result| matches!(result, Committed::Deleted { .. }))
+            && self.frames.iter().all(|frame| frame.payload.is_empty())
     }
 
     /// Plans checkpoints anew, whole, as far as they are still shown as the deltas that they were. Not by who
@@ -302,7 +316,6 @@ impl<'a> Plan<'a> {
         self.results.push(Committed::Put(name.id.clone()));
         if view.is_some_and(|view| view.attached().has_awaiting()) {
             self.bind(thread, &key, place)?;
-            self.let_orphans_go(thread)?;
         }
         Ok(())
     }
@@ -310,7 +323,7 @@ impl<'a> Plan<'a> {
     /// Plans what binds to a checkpoint that has come what was attached to it before.
     fn bind(&mut self, thread: &str, id: &IdKey, place: u64) -> Result<()> {
         let Some(view) = self.current(thread) else { return Ok(()) };
-        let newest = view.attached().of_id(id).filter(|one| one.is_awaiting()).map(|one| one.number).max();
+        let newest = view.attached().of_id(id).filter(|one| one.is_awaiting).map(|one| one.number).max();
         if let Some(number) = newest {
             self.mark(view, &Record::Bind { thread, id: id.to_record(), number, place })?;
         }
@@ -323,7 +336,7 @@ impl<'a> Plan<'a> {
         let Some(view) = self.current(thread).filter(|view| self.terms.is_whole && view.attached().has_awaiting()) else { return Ok(()) };
         let Some(oldest) = view.entry(0).map(|oldest| oldest.place) else { return Ok(()) };
         let mut orphans: Vec<(&IdKey, u64)> = Vec::new();
-        for one in view.attached().iter().filter(|one| one.is_awaiting() && one.place < oldest) {
+        for one in view.attached().iter().filter(|one| one.is_awaiting && one.place < oldest) {
             let count = self.orphans + orphans.len();
             match orphans.last_mut() {
                 Some((id, number)) if **id == one.id => *number = one.number.max(*number),
@@ -347,16 +360,19 @@ impl<'a> Plan<'a> {
         let is_there = view.is_some_and(|view| view.attached().find(&id, key).is_some());
         let written = !is_there || on == OnExisting::Replace;
         if on == OnExisting::Keep && !is_there && !self.terms.is_whole {
-            let message = "a segment cannot be read and may hold a value of that key, so nobody can say whether this is the first: see verify";
+            let message =
+                "a segment cannot be read and may hold a value of that key, so nobody can say whether this is the first: see verify";
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
         if written {
             let number = self.terms.next_seq + self.frames.len() as u64;
             let checkpoint = view.and_then(|view| view.entry(view.find(&id)?));
-            // Without its checkpoint it is no older than the last put that the batch may hold.
-            let place = checkpoint.map_or(number + behind, |entry| entry.place);
+            // Without its checkpoint it is no older than the last put of the batch, and older than all to come.
+            let (place, is_awaiting) = checkpoint.map_or((number + behind, true), |entry| (entry.place, false));
+            self.not_older = self.not_older.max(place);
             let (tag, is_packed) = (tag.as_str(), form.coding == Coding::Packed);
-            let record = Record::Attach(Attach { thread, id: id.to_record(), key, tag, number, place, value_len, is_packed });
+            let id = id.to_record();
+            let record = Record::Attach(Attach { thread, id, key, tag, number, place, is_awaiting, value_len, is_packed });
             self.add(current.clone(), &record, &form.payload, form.payload_check)?;
         }
         self.results.push(Committed::Attached { written });
@@ -393,7 +409,6 @@ impl<'a> Plan<'a> {
         };
         if let Some(record) = record {
             self.mark(view, &record)?;
-            self.let_orphans_go(thread)?;
         }
         self.results.push(Committed::Deleted { existed });
         Ok(())

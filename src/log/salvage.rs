@@ -208,7 +208,7 @@ impl Salvage {
         };
         if let (Record::Attach(attach), Record::Attach(other_attach)) = (&record, &other_record) {
             // Once before its checkpoint came, and once as compaction wrote it when it had.
-            let is_bound = *attach == Attach { place: attach.place, ..other_attach.clone() };
+            let is_bound = *attach == Attach { place: attach.place, is_awaiting: attach.is_awaiting, ..other_attach.clone() };
             return Ok(is_bound && one.frame.head.payload_check == other.frame.head.payload_check);
         }
         let is_recoded = match (record.put(), other_record.put()) {

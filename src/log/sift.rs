@@ -134,7 +134,7 @@ impl<'a> Sift<'a> {
             // Within the run what they are about is written as they left it.
             Record::Bind { .. } | Record::Detach { .. } => kept(older(thread)),
             Record::Attach(attach) => match view.and_then(|view| attached(view, attach, at)) {
-                Some(one) if one.place != attach.place => Fate::Bound(one.place),
+                Some(one) if one.is_awaiting != attach.is_awaiting => Fate::Bound(one.place),
                 Some(_) => Fate::Kept,
                 None => Fate::LeftOut,
             },

@@ -349,8 +349,8 @@ impl View {
     /// After what was attached to a checkpoint before it came, up to a number, was bound to its place.
     pub fn bound(&self, id: &IdKey, number: u64, place: u64) -> View {
         let bound = |one: &Attached| {
-            let is_it = one.id == *id && one.is_awaiting() && one.number <= number;
-            Some(is_it.then(|| Attached { place, ..one.clone() }))
+            let is_it = one.id == *id && one.is_awaiting && one.number <= number;
+            Some(is_it.then(|| one.bound(place)))
         };
         let mut next = View { attached: self.attached.exchanged(bound).unwrap_or_default(), ..self.clone() };
         next.let_go_below_floor();
@@ -359,7 +359,7 @@ impl View {
 
     /// After what was attached to a checkpoint that has not come, up to a number, went.
     pub fn detached(&self, id: &IdKey, number: u64) -> View {
-        let stays = |one: &Attached| one.id != *id || !one.is_awaiting() || one.number > number;
+        let stays = |one: &Attached| one.id != *id || !one.is_awaiting || one.number > number;
         View { attached: self.attached.retained(stays), ..self.clone() }
     }
 
@@ -371,7 +371,7 @@ impl View {
     /// Lets go of what is attached to checkpoints at the places of which `goes` says so.
     fn let_go_of(&mut self, goes: impl Fn(u64) -> bool) {
         if !self.attached.is_empty() {
-            self.attached = self.attached.retained(|one| one.is_awaiting() || !goes(one.place));
+            self.attached = self.attached.retained(|one| one.is_awaiting || !goes(one.place));
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::{CHECK_AT, GROUP_BYTES, HEADING_BYTES, Heading, Hint, ITEM_BYTES, MAGIC};
 use super::{
-    KIND_ATTACH, KIND_BIND, KIND_DELETE_CHECKPOINT, KIND_DELETE_THREAD, KIND_DETACH, KIND_KEEP, KIND_PROMOTE, KIND_PUT, KIND_TRIM,
+    AWAITING, KIND_ATTACH, KIND_BIND, KIND_DELETE_CHECKPOINT, KIND_DELETE_THREAD, KIND_DETACH, KIND_KEEP, KIND_PROMOTE, KIND_PUT, KIND_TRIM,
 };
+use super::{CHECK_AT, GROUP_BYTES, HEADING_BYTES, Heading, Hint, ITEM_BYTES, MAGIC};
 use crate::format::record::{Id, Record};
 use crate::format::{VERSION, check_around};
 
@@ -88,7 +88,8 @@ impl Builder {
                 (if let Record::Promote(_) = record { KIND_PROMOTE } else { KIND_PUT }, put.place, put.floor)
             }
             Record::Attach(attach) => {
-                item[2..4].copy_from_slice(&(attach.key.len() as u16).to_le_bytes());
+                let awaiting = if attach.is_awaiting { AWAITING } else { 0 };
+                item[2..4].copy_from_slice(&(attach.key.len() as u16 | awaiting).to_le_bytes());
                 item[4..8].copy_from_slice(&own.text(attach.key).to_le_bytes());
                 (KIND_ATTACH, attach.number, attach.place)
             }

@@ -10,8 +10,8 @@ use proptest::test_runner::TestRunner;
 
 use super::{Scratch, index_is_derived, views};
 use crate::backend::memory::MemoryCheckpointer;
-use crate::batch::{Batch, Committed, Durability, ExpectedHead, Parent, PutOptions};
-use crate::checkpoint::{CheckpointId, Metadata, TypeTag};
+use crate::batch::{Batch, Committed, Durability, ExpectedHead, OnExisting, Parent, PutOptions};
+use crate::checkpoint::{Attachment, CheckpointId, Metadata, TypeTag};
 use crate::checkpointer::Checkpointer;
 use crate::error::Result;
 use crate::log::Store;
@@ -42,17 +42,46 @@ struct OnePut {
 }
 
 #[derive(Clone, Debug)]
+struct OneValue {
+    thread: usize,
+    own_id: u8,
+    key: u8,
+    size: usize,
+    keep: bool,
+    elsewhere: bool,
+}
+
+impl OneValue {
+    fn add<'a>(&'a self, batch: &mut Batch<'a>, id: &CheckpointId, value: &'a [u8]) {
+        let on = if self.keep { OnExisting::Keep } else { OnExisting::Replace };
+        let key = ["k", "", "another key"][usize::from(self.key)];
+        batch.attach(THREADS[self.thread], id.clone(), key, TypeTag::BYTES, value, on);
+    }
+}
+
+#[derive(Clone, Debug)]
 enum Step {
     Put(OnePut),
-    Batch(Vec<OnePut>, Option<usize>),
+    /// With a value attached before the put of that number, and a thread that is deleted.
+    Batch(Vec<OnePut>, Option<(usize, OneValue)>, Option<usize>),
     DeleteThread(usize),
     DeleteCheckpoint(usize, u8),
+    Attach(OneValue),
     Retain(Option<usize>, Option<usize>),
-    Vacuum { thread: Option<usize>, keep: Option<usize>, older: bool, idle: bool },
+    Vacuum {
+        thread: Option<usize>,
+        keep: Option<usize>,
+        older: bool,
+        idle: bool,
+    },
     Sync,
     Compact,
     Elsewhere(ElseWhere),
-    Reopen { close: bool, options: u8, max_history: Option<Option<usize>> },
+    Reopen {
+        close: bool,
+        options: u8,
+        max_history: Option<Option<usize>>,
+    },
 }
 
 /// What is done beside the store under test, by a second handle.
@@ -86,6 +115,20 @@ fn one_put() -> impl Strategy<Value = OnePut> {
     )
 }
 
+/// To few checkpoints: how many of those that never come go at once has a limit.
+fn one_value() -> impl Strategy<Value = OneValue> {
+    let size = prop_oneof![8 => 0..200usize, 1 => 15_000..70_000usize];
+    let key = prop_oneof![6 => Just(0u8), 1 => Just(1), 6 => Just(2)];
+    (0..THREADS.len(), 0..4u8, key, size, any::<bool>(), any::<bool>()).prop_map(|(thread, own_id, key, size, keep, elsewhere)| OneValue {
+        thread,
+        own_id,
+        key,
+        size,
+        keep,
+        elsewhere,
+    })
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let keep = prop_oneof![Just(None), (1..6usize).prop_map(Some)];
     let thread = 0..THREADS.len();
@@ -98,7 +141,9 @@ fn step() -> impl Strategy<Value = Step> {
     ];
     prop_oneof![
         12 => one_put().prop_map(Step::Put),
-        4 => (prop::collection::vec(one_put(), 0..5), prop::option::of(thread.clone())).prop_map(|(puts, delete)| Step::Batch(puts, delete)),
+        4 => (prop::collection::vec(one_put(), 0..5), prop::option::of((0..5usize, one_value())), prop::option::of(thread.clone()))
+            .prop_map(|(puts, value, delete)| Step::Batch(puts, value, delete)),
+        5 => one_value().prop_map(Step::Attach),
         1 => thread.clone().prop_map(Step::DeleteThread),
         3 => (thread.clone(), 0..10u8).prop_map(|(thread, id)| Step::DeleteCheckpoint(thread, id)),
         2 => (prop::option::of(thread.clone()), keep.clone()).prop_map(|(thread, keep)| Step::Retain(thread, keep)),
@@ -131,6 +176,7 @@ struct Pair {
     last_seq: u64,
     /// Deltas that were there, and bases that were hidden, after all of the steps together.
     seen: (usize, usize),
+    attached: usize,
 }
 
 impl Pair {
@@ -187,8 +233,9 @@ impl Pair {
 
     fn run(&mut self, step: &Step) {
         match step {
-            Step::Put(put) => self.commit(std::slice::from_ref(put), None),
-            Step::Batch(puts, delete) => self.commit(puts, *delete),
+            Step::Put(put) => self.commit(std::slice::from_ref(put), None, None),
+            Step::Attach(value) => self.commit(&[], Some(&(0, value.clone())), None),
+            Step::Batch(puts, value, delete) => self.commit(puts, value.as_ref(), *delete),
             Step::DeleteThread(thread) => self.both(|place| place.delete(THREADS[*thread])),
             Step::DeleteCheckpoint(thread, id) => self.both(|place| place.delete_checkpoint(THREADS[*thread], &own_id(*id))),
             Step::Retain(thread, keep) => self.both(|place| place.retain(thread.map(|thread| THREADS[thread]), *keep)),
@@ -233,17 +280,25 @@ impl Pair {
         }
     }
 
-    fn commit(&mut self, puts: &[OnePut], delete: Option<usize>) {
+    fn commit(&mut self, puts: &[OnePut], value: Option<&(usize, OneValue)>, delete: Option<usize>) {
         let states: Vec<_> = puts.iter().map(|put| (self.state(put), self.options(put))).collect();
+        let bytes = value.map(|(_, value)| noise(self.number, value.size)).unwrap_or_default();
         let mut batch = Batch::new();
-        for (put, (state, options)) in puts.iter().zip(&states) {
+        for (number, (put, (state, options))) in puts.iter().zip(&states).enumerate() {
+            if let Some((_, value)) = value.filter(|(before, _)| *before == number) {
+                value.add(&mut batch, &own_id(value.own_id), &bytes);
+            }
             let tag = if put.json { TypeTag::JSON } else { TypeTag::BYTES };
             batch.put(THREADS[put.thread], tag, state, options.clone());
+        }
+        if let Some((_, value)) = value.filter(|(before, _)| *before >= puts.len()) {
+            value.add(&mut batch, &own_id(value.own_id), &bytes);
         }
         if let Some(thread) = delete {
             batch.delete(THREADS[thread], None);
         }
-        let other = self.other.as_ref().filter(|_| puts.iter().any(|put| put.elsewhere));
+        let elsewhere = puts.iter().map(|put| put.elsewhere).chain(value.map(|(_, value)| value.elsewhere)).any(|elsewhere| elsewhere);
+        let other = self.other.as_ref().filter(|_| elsewhere);
         self.both_of(other.unwrap_or(self.store()), |place| place.commit(&batch).map(|done: Vec<Committed>| done));
     }
 
@@ -277,6 +332,15 @@ impl Pair {
             self.last_seq = self.last_seq.max(mine.first().map_or(0, |head| head.seq));
             let head = store.get_bytes(thread).unwrap().map(|head| head.id.clone());
             assert_eq!(head.as_ref(), theirs.first().map(|head| &head.id));
+            for number in 0..4 {
+                let attached = |place: &dyn Checkpointer| place.attachments(thread, &own_id(number)).unwrap();
+                let (mine, theirs) = (attached(store), attached(&self.model));
+                let brief = |all: &[Attachment]| all.iter().map(|one| (one.key.clone(), one.value.len())).collect::<Vec<_>>();
+                assert_eq!(brief(&mine), brief(&theirs), "attached to {number} of {thread:?}");
+                let same = |(mine, theirs): (&Attachment, &Attachment)| mine.tag == theirs.tag && *mine.value == *theirs.value;
+                assert!(mine.iter().zip(&theirs).all(same), "another value at {number} of {thread:?}");
+                self.attached += mine.len();
+            }
         }
         index_is_derived(store, &self.scratch.dir());
         for view in views(store).values() {
@@ -308,14 +372,14 @@ fn the_store_is_what_a_plain_model_is() {
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(64);
     let config = ProptestConfig { cases, source_file: Some(file!()), ..ProptestConfig::default() };
     let max_history = prop_oneof![Just(None), (1..6usize).prop_map(Some)];
-    let seen = Cell::new((0, 0));
+    let (seen, attached) = (Cell::new((0, 0)), Cell::new(0));
     let all =
         TestRunner::new(config).run(&(prop::collection::vec(step(), 1..50), any::<u8>(), max_history), |(steps, options, max_history)| {
             let scratch = Scratch::new();
             let store = tuned(options).max_history(max_history).open(scratch.dir()).unwrap();
             let model = MemoryCheckpointer::with_max_history(max_history).unwrap();
             let (texts, number, last_seq) = (THREADS.map(|_| "x".repeat(300)), 0, 0);
-            let mut pair = Pair { scratch, store: Some(store), other: None, model, texts, number, last_seq, seen: (0, 0) };
+            let mut pair = Pair { scratch, store: Some(store), other: None, model, texts, number, last_seq, seen: (0, 0), attached: 0 };
             for step in &steps {
                 pair.run(step);
                 pair.agree();
@@ -324,11 +388,13 @@ fn the_store_is_what_a_plain_model_is() {
             pair.run(&Step::Put(LAST));
             prop_assert!(pair.store().head(THREADS[0]).unwrap().unwrap().seq > highest, "a number was given twice");
             seen.set((seen.get().0 + pair.seen.0, seen.get().1 + pair.seen.1));
+            attached.set(attached.get() + pair.attached);
             Ok(())
         });
     all.unwrap();
     let (deltas, hidden) = seen.get();
     assert!(deltas > 500 && hidden > 50, "{deltas} deltas and {hidden} hidden bases were met");
+    assert!(attached.get() > 500, "{} attachments were met", attached.get());
 }
 
 /// A put that nothing refuses.
