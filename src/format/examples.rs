@@ -52,6 +52,12 @@ fn the_records() {
     assert_eq!((put.thread, put.place, put.tag, put.metadata, put.state_len), ("t", 1, "json", r#"{"a":1}"#, 4));
     assert_eq!(record("record-promote")[1..], bytes[1..], "a promoted checkpoint is told as a put is");
     record("record-put-delta");
+    for name in ["record-bind", "record-detach"] {
+        record(name);
+    }
+    let bytes = record("record-attach");
+    let Ok(Record::Attach(attach)) = Record::decode(&bytes) else { panic!("record-attach is no attachment") };
+    assert_eq!((attach.number, attach.place, attach.key, attach.tag, attach.value_len), (3, 1, "k", "json", 4));
 }
 
 #[test]

@@ -172,14 +172,18 @@ impl<'a> Pass<'a> {
     fn choose(&mut self, wanted: Wanted) -> Result<Option<(Run, Moment)>> {
         let shared = self.shared;
         shared.refresh()?;
-        let moment = shared.index.moment();
+        let (moment, manifest) = {
+            // Together: else what is found anew in between, by another worker or a second try, would look dead where
+            // the manifest says that it is.
+            let reading = shared.follower.reading();
+            (shared.index.moment(), reading.manifest.clone())
+        };
         if shared.tail.appended() < moment.published {
             // Who began the newest segment may have died before raising the ends to it: a turn does that.
             drop(shared.turn()?);
         }
         // What is dead only by a record that a power cut can take is not dead.
         shared.sync_to(moment.published)?;
-        let manifest = shared.follower.reading().manifest.clone();
         let candidates = self.candidates(&manifest, &moment);
         let Some(range) = runs::choose(&candidates, wanted, shared.options.segment_bytes) else { return Ok(None) };
         let live = candidates[range.clone()].iter().map(|candidate| candidate.live).sum();

@@ -88,9 +88,10 @@ impl View {
         View { thread, steps, hidden, attached, ids, first: 0, floor: 0, keep: None, state_bytes: 0, frame_bytes: 0 }
     }
 
-    /// Whether nothing is left of it: no checkpoint, and nothing attached to one that is yet to come.
+    /// Whether nothing is left of it: no checkpoint, nothing attached to one that is yet to come, and neither floor
+    /// nor limit, which stay where the last checkpoint was deleted by who could not read all of the log.
     pub fn is_nothing(&self) -> bool {
-        self.len() == 0 && self.attached.is_empty()
+        self.len() == 0 && self.attached.is_empty() && self.floor == 0 && self.keep.is_none()
     }
 
     /// The thread's id.

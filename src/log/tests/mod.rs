@@ -1,5 +1,6 @@
 //! Tests of the store as a whole that need to see inside it: its index, and the layer below it.
 
+mod attached;
 mod backups;
 mod beside;
 mod clock;

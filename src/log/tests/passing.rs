@@ -155,3 +155,33 @@ fn who_deletes_the_last_checkpoint_that_can_be_read_deletes_no_other() {
     drop((one, two));
     assert_eq!(contents(&open(&scratch, &Failing::default()))["kept"], [vec![5; 100]]);
 }
+
+/// A step whose outcome could not be read any more, for want of handles, and another step behind it: what the
+/// first one has moved is where the manifest says, whenever it is read again.
+#[test]
+fn what_a_step_has_moved_is_not_dead_for_the_next_one() {
+    let mut unread = 0;
+    for (from, then) in (0..24).flat_map(|from| (0..6).map(move |then| (from, then))) {
+        let (scratch, layer) = (Scratch::new(), Failing::default());
+        let store = open(&scratch, &layer);
+        store.retain(None, None).unwrap();
+        for number in 0..16 {
+            put(&store, ["kept", "dead"][number % 2], 5_000 + number, Durability::Sync).unwrap();
+        }
+        store.delete("dead").unwrap();
+        let before = contents(&store);
+        let mut pass = Pass::begin(&store.shared, store.shared.right_to_compact().unwrap(), &|_| Ok(()), true).unwrap();
+        layer.set(Some(Fault::fail(from, Kind::Open, false, Errno::MFILE, 0)));
+        let first = pass.step(Wanted::Next(0, u64::MAX));
+        unread += u64::from(store.shared.follower.reading().manifest.generation < store.shared.tail.generation());
+        layer.set(Some(Fault::fail(then, Kind::Open, true, Errno::MFILE, 0)));
+        let second = pass.step(Wanted::Next(0, u64::MAX));
+        layer.set(None);
+        drop(pass);
+        let context = format!("from open {from}, then {then}: {first:?}, {second:?}");
+        assert!(contents(&store) == before, "{context}");
+        drop(store);
+        assert!(contents(&open(&scratch, &layer)) == before, "{context}, opened again");
+    }
+    assert!(unread > 0, "every step could read what it had done");
+}

@@ -3,7 +3,8 @@
 //!
 //! `memory` is the file system that writes down, `disk` says what may be left, `choose` which of that is
 //! looked at, `work` does things to a store and to a model of it, `check` opens a disk and holds it against
-//! the model. `faults` has calls fail instead. `files` does all that to a place of files. A violation panics with a line that plays it again.
+//! the model. `faults` has calls fail instead. `files` does all that to a place of files. A violation
+//! panics with a line that plays it again.
 
 mod check;
 mod choose;
@@ -59,6 +60,9 @@ pub struct Counted {
     pub violations: Vec<String>,
 }
 
+/// After so many sequences it is told how far a look has come.
+const TOLD_EVERY: usize = 500;
+
 /// So many violations are told.
 const VIOLATIONS_MAX: usize = 20;
 
@@ -76,8 +80,11 @@ fn sequences(steps: usize) -> Vec<(Setup, Vec<Step>)> {
     all
 }
 
-/// Looks at the disks that crashes leave.
-pub fn images(extent: &Extent) -> Counted {
+/// How far a look has come: sequences, of so many, and disks.
+pub type Progress = (usize, usize, usize);
+
+/// Looks at the disks that crashes leave; tells now and then how far it has come.
+pub fn images(extent: &Extent, tell: &(dyn Fn(Progress) + Sync)) -> Counted {
     let sequences = sequences(extent.steps);
     let chosen: Vec<usize> = match extent.only {
         Some(only) => vec![only],
@@ -101,6 +108,10 @@ pub fn images(extent: &Extent) -> Counted {
                     let violation = look.at(*setup, steps, None).err();
                     let mut all = all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     all.take(look.found);
+                    all.sequences += 1;
+                    if all.sequences.is_multiple_of(TOLD_EVERY) {
+                        tell((all.sequences, chosen.len(), all.images));
+                    }
                     if all.violations.len() < VIOLATIONS_MAX {
                         all.violations.extend(violation);
                     }
@@ -108,7 +119,7 @@ pub fn images(extent: &Extent) -> Counted {
             });
         }
     });
-    let All { images, distinct, violations } = all.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let All { images, distinct, violations, .. } = all.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let distinct = distinct.into_iter().map(|(during, images)| (during, images.len())).collect();
     Counted { sequences: chosen.len(), images, distinct, violations }
 }
@@ -136,6 +147,7 @@ const FUZZED_STEPS_MAX: usize = 12;
 
 #[derive(Default)]
 struct All {
+    sequences: usize,
     images: usize,
     distinct: BTreeMap<String, HashSet<u64>>,
     violations: Vec<String>,

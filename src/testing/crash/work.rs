@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::disk::Disk;
 use super::memory::{Change, Image, Memory};
 use crate::backend::memory::MemoryCheckpointer;
-use crate::batch::{Batch, Durability, Parent, PutOptions};
+use crate::batch::{Batch, Durability, OnExisting, Parent, PutOptions};
 use crate::checkpoint::{CheckpointId, TypeTag};
 use crate::checkpointer::Checkpointer;
 use crate::error::Result;
@@ -21,11 +21,14 @@ use crate::testing::states::noise;
 /// Nobody waits for long for a lock that is never given up here.
 const BUSY: Duration = Duration::from_millis(20);
 
+/// No checkpoint to which anything is attached has this number or a higher one.
+const NUMBERED_MAX: u64 = 64;
+
 /// The store's directory.
 pub(super) const STORE: &str = "/store";
 
 /// Everything a place shows: of each thread the checkpoints, newest first, by id with a number that tells
-/// their states apart.
+/// their states apart; and under its name and " attached" what is attached in it.
 pub(super) type Contents = BTreeMap<String, Vec<(String, u64)>>;
 
 /// One thing that is done.
@@ -61,11 +64,15 @@ pub(super) enum Step {
     Backup,
     /// Closes the store, repairs it into another one and opens it again.
     Repair,
+    /// A value attached to a checkpoint that is there.
+    Attach,
+    /// One attached to the checkpoint that the thread would get next.
+    AttachBefore,
 }
 
 impl Step {
     /// All that can follow an opening.
-    pub const ALL: [Step; 18] = [
+    pub const ALL: [Step; 20] = [
         Step::Put,
         Step::Buffered,
         Step::Large,
@@ -84,6 +91,8 @@ impl Step {
         Step::Reopen,
         Step::Backup,
         Step::Repair,
+        Step::Attach,
+        Step::AttachBefore,
     ];
 
     /// Its name.
@@ -108,13 +117,14 @@ impl Setup {
 
     /// What makes it.
     pub fn steps(self) -> &'static [Step] {
-        use Step::{Batch, Branch, Buffered, Delete, DeleteCheckpoint, Fill, Large, Open, Put, Reopen, Sync};
+        use Step::{Attach, AttachBefore, Batch, Branch, Buffered, Delete, DeleteCheckpoint, Fill, Large, Open, Put, Reopen, Sync};
         match self {
             Setup::Nothing => &[],
-            Setup::Few => &[Open, Put, Put, Batch, Put, Branch, Buffered, Sync],
+            Setup::Few => &[Open, Put, Attach, Put, Batch, AttachBefore, Put, Branch, AttachBefore, Buffered, Sync],
             Setup::Full => &[
                 Open,
                 Put,
+                AttachBefore,
                 Put,
                 Batch,
                 Fill,
@@ -122,6 +132,7 @@ impl Setup {
                 Fill,
                 Fill,
                 Fill,
+                Attach,
                 Put,
                 Large,
                 Put,
@@ -137,6 +148,7 @@ impl Setup {
                 Put,
                 Buffered,
                 Fill,
+                AttachBefore,
                 Put,
                 Sync,
             ],
@@ -263,6 +275,14 @@ impl Worker {
                 Ok(())
             }
             Step::Backup => store.backup(self.copy()),
+            Step::Attach => match self.oldest("a") {
+                Some(id) => self.attach(&store, &id),
+                None => Ok(()),
+            },
+            Step::AttachBefore => {
+                let next = CheckpointId::new(format!("n{}", self.puts))?;
+                self.attach(&store, &next)
+            }
             Step::Repair => {
                 drop(store);
                 self.close()?;
@@ -291,6 +311,13 @@ impl Worker {
         what(store)?;
         what(&self.memory).unwrap_or_else(|error| panic!("the model: {error}"));
         Ok(())
+    }
+
+    /// Attaches the first or the last value under a key.
+    fn attach(&self, store: &Store, id: &CheckpointId) -> Result<()> {
+        let value = noise(self.puts, 40);
+        let (key, on) = if self.puts.is_multiple_of(2) { ("first", OnExisting::Keep) } else { ("last", OnExisting::Replace) };
+        self.both(store, |place| place.attach("a", id, key, TypeTag::BYTES, &value, on).map(drop))
     }
 
     fn put(&mut self, store: &Store, thread: &str, length: usize, options: PutOptions) -> Result<()> {
@@ -351,6 +378,16 @@ pub(super) fn contents(place: &dyn Checkpointer) -> Result<Contents> {
             states.push((read.id.to_string(), crate::delta::content_hash(&read.state)));
         }
         contents.insert(thread, states);
+    }
+    let mut attached = Vec::new();
+    for number in 0..NUMBERED_MAX {
+        let id = CheckpointId::new(format!("n{number}"))?;
+        for one in place.attachments("a", &id)? {
+            attached.push((format!("{id} {}", one.key), crate::delta::content_hash(&one.value)));
+        }
+    }
+    if !attached.is_empty() {
+        contents.insert("a attached".to_owned(), attached);
     }
     Ok(contents)
 }

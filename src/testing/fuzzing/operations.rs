@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 
 use super::scratch::Scratch;
 use crate::backend::memory::MemoryCheckpointer;
-use crate::batch::{Batch, Durability, ExpectedHead, Parent, PutOptions};
+use crate::batch::{Batch, Durability, ExpectedHead, OnExisting, Parent, PutOptions};
 use crate::checkpoint::{CheckpointId, Metadata, TypeTag};
 use crate::checkpointer::Checkpointer;
 use crate::log::Store;
@@ -29,7 +29,12 @@ const KEEP: usize = 5;
 /// Few, and one that the door refuses.
 const THREADS: [&str; 8] = ["a", "a", "a", "b", "b", "thread/with é", "thread/with é", ""];
 
-/// Everything a place shows: thread -> its checkpoints, newest first.
+/// Checkpoints to which something is attached: few, for how many of those that never come go at once has a limit.
+const ATTACHED: [&str; 3] = ["step-0", "00000000-0000-7000-8000-000000000001", "step-9"];
+/// What it is found by.
+const KEYS: [&str; 5] = ["k", "l", "a key/é", "k", ""];
+
+/// Everything a place shows: thread -> its checkpoints, newest first; and what is attached.
 type Shown = BTreeMap<String, Vec<String>>;
 
 /// Runs the operations that the bytes stand for; `true` if any changed something.
@@ -103,6 +108,12 @@ impl Run {
         match input.below(8) {
             0 => Step::Delete { thread, id: None },
             1 => Step::Delete { thread, id: Some(id(input)) },
+            7 => {
+                let number = input.below(256);
+                let id = CheckpointId::new(ATTACHED[number % ATTACHED.len()]).unwrap();
+                let on = if number % 8 < 4 { OnExisting::Keep } else { OnExisting::Replace };
+                Step::Attach { thread, id, key: KEYS[number % KEYS.len()], value: noise(self.puts, number), on }
+            }
             _ => {
                 self.puts += 1;
                 Step::Put { thread, state: self.state(thread, input.below(256)), options: put_options(self.puts, input) }
@@ -249,6 +260,7 @@ fn newest_segment(dir: &Path) -> PathBuf {
 enum Step {
     Put { thread: &'static str, state: Vec<u8>, options: PutOptions },
     Delete { thread: &'static str, id: Option<CheckpointId> },
+    Attach { thread: &'static str, id: CheckpointId, key: &'static str, value: Vec<u8>, on: OnExisting },
 }
 
 impl Step {
@@ -256,6 +268,7 @@ impl Step {
         match self {
             Step::Put { thread, state, options } => batch.put(thread, TypeTag::BYTES, state, options.clone()),
             Step::Delete { thread, id } => batch.delete(thread, id.clone()),
+            Step::Attach { thread, id, key, value, on } => batch.attach(thread, id.clone(), key, TypeTag::BYTES, value, *on),
         };
     }
 }
@@ -301,7 +314,17 @@ fn shown_by(place: &dyn Checkpointer) -> Shown {
         let described = checkpoints.map(|checkpoint| checkpoint.map(|checkpoint| described(&checkpoint.info, &checkpoint.state)));
         (thread, described.collect::<crate::Result<Vec<String>>>().unwrap())
     };
-    place.threads().unwrap().into_iter().map(history).collect()
+    let mut shown: Shown = place.threads().unwrap().into_iter().map(history).collect();
+    for thread in [THREADS[0], THREADS[3], THREADS[5]] {
+        for id in ATTACHED {
+            let attached = place.attachments(thread, &CheckpointId::new(id).unwrap()).unwrap();
+            let described = attached.iter().map(|one| format!("{} {:08x}", one.key, crc32fast::hash(&one.value)));
+            if !attached.is_empty() {
+                shown.insert(format!("{thread} {id}"), described.collect());
+            }
+        }
+    }
+    shown
 }
 
 /// All that two places must agree on; a seq is each place's own.

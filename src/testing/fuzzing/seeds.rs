@@ -6,7 +6,7 @@ use crate::format::frame::{Head, payload_check};
 use crate::format::hint::{Builder, Standing};
 use crate::format::manifest::{Listed, Manifest};
 use crate::format::names;
-use crate::format::record::{Coding, Difference, Followed, Id, Put, Record};
+use crate::format::record::{Attach, Coding, Difference, Followed, Id, Put, Record};
 use crate::format::segment::{Header, Kind};
 
 /// The inputs of a target, each of which it accepts; none for a name that is no target.
@@ -45,6 +45,17 @@ fn records() -> Vec<Vec<u8>> {
     let difference = Difference { base: 9, base_hash: 5, hash: 6, unpacked_len: 300, is_packed: true };
     let delta = Put { place: 10, parent: Followed::Base, state_len: 999, coding: Coding::Delta(difference), ..put.clone() };
     let named = Put { id: Id::Text("step-2"), parent: Followed::Id(uuid), metadata: "{\"a\":1}", ..put.clone() };
+    let attach = Attach {
+        thread,
+        id: Id::Text("id"),
+        key: "k",
+        tag: "json",
+        number: 9,
+        place: 3,
+        is_awaiting: false,
+        value_len: 4,
+        is_packed: false,
+    };
     let records = [
         Record::Put(put.clone()),
         Record::Put(named),
@@ -55,6 +66,10 @@ fn records() -> Vec<Vec<u8>> {
         Record::Trim { thread, floor: 4 },
         Record::Keep { thread, keep: Some(5) },
         Record::Keep { thread, keep: None },
+        Record::Attach(attach.clone()),
+        Record::Attach(Attach { id: put.id, is_awaiting: true, place: 9, is_packed: true, ..attach }),
+        Record::Bind { thread, id: put.id, number: 4, place: 5 },
+        Record::Detach { thread, id: Id::Text("id"), number: 4 },
     ];
     let encoded = |record: &Record<'_>| {
         let mut bytes = Vec::new();
