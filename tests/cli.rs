@@ -10,10 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 
 use support::{Cli, Ended, json_lines, keys};
 
-const READING: [&[&str]; 11] = [
+const READING: [&[&str]; 13] = [
     &["get", "t"],
     &["get", "t", "--id", "x"],
     &["history", "t"],
+    &["attachments", "t", "x"],
+    &["attachments", "t", "x", "--key", "k"],
     &["threads"],
     &["watch"],
     &["watch", "t", "--limit", "0"],
@@ -49,6 +51,44 @@ fn what_is_put_is_what_is_got() {
     fs::write(cli.dir().join("state.json"), b"[1]").unwrap();
     cli.ok(&["put", "f", "state.json"]);
     assert_eq!(cli.ok(&["get", "f"]), b"[1]");
+}
+
+#[test]
+fn what_is_attached_is_listed_and_got() {
+    let cli = Cli::new();
+    let id = cli.put("t", b"1", &[]);
+    let bytes: Vec<u8> = (0..=255).collect();
+    cli.run_with(&["attach", "t", &id, "raw"], &bytes).done();
+    cli.run_with(&["attach", "t", &id, "a key\n", "--type", "json"], b" [1.0]").done();
+    assert_eq!(cli.ok(&["attachments", "t", &id, "--key", "raw"]), bytes);
+    assert_eq!(cli.ok(&["attachments", "t", &id, "--key", "a key\n"]), b" [1.0]");
+    assert_eq!(cli.ok(&["attachments", "t", &id]), b"\"a key\\n\"\tjson\t6\nraw\tbytes\t256\n");
+    let lines = String::from_utf8(cli.ok(&["attachments", "t", &id, "--json"])).unwrap();
+    assert_eq!(lines.lines().map(keys).collect::<Vec<_>>(), [["thread", "checkpoint", "key", "type", "bytes"]; 2]);
+    // Before its checkpoint, and of all who would be first, one.
+    cli.run_with(&["attach", "t", "to come", "decision", "--keep"], b"yes").done();
+    assert_eq!(cli.run_with(&["attach", "t", "to come", "decision", "--keep"], b"no").code, Some(4));
+    assert_eq!(cli.ok(&["attachments", "t", "to come", "--key", "decision"]), b"yes");
+    cli.run_with(&["attach", "t", "to come", "decision"], b"no").done();
+    cli.put("t", b"2", &["--id", "to come"]);
+    assert_eq!(cli.ok(&["attachments", "t", "to come", "--key", "decision"]), b"no");
+    for (args, code) in [
+        (&["attachments", "t", "never"][..], 1),
+        (&["attachments", "t", "to come", "--key", "other"], 1),
+        (&["attachments", "t", "to come", "--key", "decision", "--json"], 2),
+        (&["attach", "t", "to come", "", "--type", "json"], 5),
+        (&["attach", "t", "to come", "k", "--type", "json"], 5),
+    ] {
+        assert_eq!(cli.run_with(args, b"{").code, Some(code), "{args:?}");
+    }
+    let empty = cli.put("t", b"3", &[]);
+    assert_eq!(cli.ok(&["attachments", "t", &empty]), b"");
+    let exported = cli.ok(&["export"]);
+    fs::write(cli.dir().join("rows"), &exported).unwrap();
+    let again = Cli::new();
+    assert_eq!(again.run(&["import", cli.dir().join("rows").to_str().unwrap()]).code, Some(0));
+    assert_eq!(again.ok(&["export"]).len(), exported.len());
+    assert_eq!(again.ok(&["attachments", "t", &id, "--key", "raw"]), bytes);
 }
 
 #[test]

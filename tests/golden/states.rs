@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use taffrail::{Batch, Checkpointer, ErrorKind, Store, TypeTag};
+use taffrail::testing::states::noise;
+use taffrail::{Batch, Checkpointer, Compression, ErrorKind, OnExisting, Store, TypeTag};
 
 use crate::common::{at, holds, id, put, state};
 use crate::{Page, segments};
@@ -51,6 +52,65 @@ pub mod new {
 
     pub fn check(store: &Store) {
         assert!(store.threads().unwrap().is_empty());
+    }
+}
+
+/// Values were attached: to checkpoints that were there, that came later and that never came; packed and not, in a
+/// compacted segment and in the active one.
+pub mod attached {
+    use super::*;
+
+    fn attach(store: &Store, thread: &str, own: &str, key: &str, value: &[u8], on: OnExisting) -> bool {
+        store.attach(thread, &id(own), key, TypeTag::BYTES, value, on).unwrap()
+    }
+
+    pub fn make(dir: &Path) {
+        let options = || Store::options().auto_compaction(false).segment_bytes(64 * 1024);
+        let store = options().compression(Compression::Always).max_history(3).open(dir).unwrap();
+        attach(&store, "a", "never", "k", b"gone", OnExisting::Keep);
+        attach(&store, "a", "a0", "before", b"before a0", OnExisting::Keep);
+        put(&store, "a", 0..2);
+        attach(&store, "a", "a1", "packed", &b"packed ".repeat(400), OnExisting::Replace);
+        attach(&store, "a", "a1", "k", b"first", OnExisting::Replace);
+        put(&store, "b", 0..1);
+        attach(&store, "b", "b1", "before", b"before b1", OnExisting::Keep);
+        put(&store, "b", 1..2);
+        for step in 0..20 {
+            store.put_bytes("dead", TypeTag::BYTES, &noise(step, 9_000), at(step)).unwrap();
+        }
+        store.delete("dead").unwrap();
+        store.compact().unwrap();
+        store.close().unwrap();
+        let store = options().open(dir).unwrap();
+        assert!(attach(&store, "a", "a1", "k", b"last", OnExisting::Replace));
+        assert!(!attach(&store, "b", "b1", "before", b"later", OnExisting::Keep));
+        attach(&store, "a", "a2", "before", b"before a2", OnExisting::Keep);
+        attach(&store, "a", "a9", "waits", b"for a9", OnExisting::Keep);
+        attach(&store, "bare", "first", "k", b"waits", OnExisting::Keep);
+        put(&store, "a", 2..4);
+        store.close().unwrap();
+    }
+
+    pub fn check(store: &Store) {
+        holds(store, "a", 1..4);
+        holds(store, "b", 0..2);
+        assert!(!store.exists("bare").unwrap());
+        let packed = b"packed ".repeat(400);
+        let expected: [(&str, &str, &[(&str, &[u8])]); 8] = [
+            ("a", "never", &[]),
+            ("a", "a0", &[]),
+            ("a", "a1", &[("k", b"last"), ("packed", &packed)]),
+            ("a", "a2", &[("before", b"before a2")]),
+            ("a", "a9", &[("waits", b"for a9")]),
+            ("b", "b0", &[]),
+            ("b", "b1", &[("before", b"before b1")]),
+            ("bare", "first", &[("k", b"waits")]),
+        ];
+        for (thread, own, attached) in expected {
+            let found = store.attachments(thread, &id(own)).unwrap();
+            let found: Vec<(&str, &[u8])> = found.iter().map(|one| (one.key.as_str(), &*one.value)).collect();
+            assert_eq!(found, attached, "{thread} {own}");
+        }
     }
 }
 

@@ -39,6 +39,10 @@ pub enum Verb {
     Threads(Threads),
     /// Print new checkpoints as they come, of one thread or of all, from any process
     Watch(Watch),
+    /// Attach a value to a checkpoint, which may be yet to come
+    Attach(Attach),
+    /// List what is attached to a checkpoint: key, type, bytes
+    Attachments(Attachments),
     /// Delete a thread, or one checkpoint of it
     Delete(Delete),
     /// Set how many checkpoints each thread (or one) keeps, from now on
@@ -177,6 +181,39 @@ pub struct Watch {
     #[arg(long, value_name = "N|all", default_value = "all")]
     pub limit: Limit,
     /// One JSON object a line, as `history` has it
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Attach {
+    /// The thread
+    pub thread: String,
+    /// The checkpoint
+    pub id: String,
+    /// What the value is found by, 1 to 1,024 bytes
+    pub key: String,
+    /// The value; - is standard input
+    #[arg(default_value = "-", hide_default_value = true)]
+    pub file: PathBuf,
+    /// What the bytes are: json (which is checked), bytes, msgpack, or a name of your own
+    #[arg(long = "type", value_name = "TYPE", default_value = "bytes")]
+    pub tag: String,
+    /// Only if the key has no value: of all who try, in any process, one ends with 0 and the others with 4
+    #[arg(long)]
+    pub keep: bool,
+}
+
+#[derive(Args)]
+pub struct Attachments {
+    /// The thread
+    pub thread: String,
+    /// The checkpoint
+    pub id: String,
+    /// Print the value under this key, exactly the bytes that were attached
+    #[arg(long, conflicts_with = "json")]
+    pub key: Option<String>,
+    /// One JSON object a line
     #[arg(long)]
     pub json: bool,
 }

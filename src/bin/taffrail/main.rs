@@ -4,6 +4,7 @@
 //! at most one line on standard error. Nothing here or below knows how a store is laid out.
 
 mod args;
+mod attach;
 mod demo;
 mod export;
 mod failure;
@@ -75,6 +76,8 @@ fn on_place(place: &str, verb: Verb) -> failure::Result<()> {
         Verb::History(args) => read::history(place, &args),
         Verb::Threads(args) => read::threads(place, &args),
         Verb::Watch(args) => read::watch(place, &args),
+        Verb::Attach(args) => attach::attach(place, &args),
+        Verb::Attachments(args) => attach::attachments(place, &args),
         Verb::Delete(args) => keep::delete(place, &args),
         Verb::Retain(args) => keep::retain(place, &args),
         Verb::Vacuum(args) => keep::vacuum(place, &args),

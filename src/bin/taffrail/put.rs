@@ -46,7 +46,8 @@ fn options(args: &Put) -> Result<PutOptions> {
     Ok(options)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
+/// All of a file, or of standard input for -.
+pub fn read(path: &Path) -> Result<Vec<u8>> {
     if path.as_os_str() != "-" {
         return fs::read(path).map_err(|error| Failure::file("read", path, &error));
     }
