@@ -51,6 +51,18 @@ pub enum Parent {
     Id(CheckpointId),
 }
 
+impl Parent {
+    /// The parent that is meant, in a thread with that head. Errors: `NotFound`.
+    pub(crate) fn find(&self, head: Option<&CheckpointId>, is_there: impl FnOnce(&CheckpointId) -> bool) -> Result<Option<CheckpointId>> {
+        match self {
+            Parent::Head => Ok(head.cloned()),
+            Parent::Root => Ok(None),
+            Parent::Id(id) if is_there(id) => Ok(Some(id.clone())),
+            Parent::Id(id) => Err(Error::new(ErrorKind::NotFound, format!("the parent {id} is not in the thread; nothing was written"))),
+        }
+    }
+}
+
 /// What a put that returned has survived.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {

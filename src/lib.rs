@@ -47,6 +47,8 @@ pub mod testing;
 
 pub use backend::file::{FileCheckpointer, FileOptions};
 pub use backend::memory::MemoryCheckpointer;
+#[cfg(feature = "sqlite")]
+pub use backend::sqlite::{SqliteCheckpointer, SqliteOptions};
 pub use batch::{Batch, Committed, Durability, ExpectedHead, KEY_BYTES_MAX, OnExisting, Operation, Parent, PutOptions};
 pub use checkpoint::{
     Attachment, Checkpoint, CheckpointId, CheckpointInfo, ID_BYTES_MAX, METADATA_BYTES_MAX, Metadata, StateBytes, TAG_BYTES_MAX,
@@ -57,7 +59,7 @@ pub use error::{Error, ErrorKind, Result};
 pub use json::DEPTH_MAX;
 pub use log::{Store, Watch};
 pub use options::{Compression, Options};
-pub use place::open;
+pub use place::{open, register};
 pub use query::{FindQuery, HistoryQuery, Matching, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
 pub use report::{Compacted, Finding, Recovery, Stats};
 

@@ -189,7 +189,10 @@ fn what_is_no_store_is_refused_untouched() {
 fn other_places_go_by_their_names() {
     let cli = Cli::new();
     let on = |place: &str, args: &[&str]| Ended::of(cli.command().args(["--store", place]).args(args).output().unwrap());
-    on("sqlite:x.db", &["threads"]).failed(5, "sqlite:");
+    on("sqlite:", &["put", "t"]).failed(5, "place");
+    on("sqlite:x.db", &["threads"]).failed(1, "no SQLite file");
+    on("sqlite:x.db", &["delete", "t"]).failed(1, "no SQLite file");
+    assert_eq!(on("sqlite::memory:", &["put", "t", "--type", "bytes", "--id", "a"]).done(), b"a\n");
     on("file:", &["put", "t"]).failed(5, "place");
     on("file:x", &["get", "t"]).failed(1, "no place of files");
     on("file:x", &["delete", "t"]).failed(1, "no place of files");
@@ -209,6 +212,23 @@ fn other_places_go_by_their_names() {
     on("./files", &["threads"]).failed(5, "not a store");
     let exported = on("file:files", &["export"]).done();
     assert_eq!(json_lines(&exported)[0]["thread"], "t");
+}
+
+#[test]
+fn a_database_of_windlass_is_a_place() {
+    let cli = Cli::new();
+    let on = |place: &str, args: &[&str]| Ended::of(cli.command().args(["--store", place]).args(args).output().unwrap());
+    fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/windlass-run.db"), cli.dir().join("run.db")).unwrap();
+    assert_eq!(on("sqlite:run.db", &["threads"]).done(), "approvals/42\nthread-1\nünïcode\n".as_bytes());
+    assert_eq!(json_lines(&on("sqlite:run.db", &["export"]).done()).len(), 64);
+    assert_eq!(on("sqlite:run.db", &["put", "t", "--type", "bytes", "--id", "a"]).done(), b"a\n");
+    assert_eq!(json_lines(&on("sqlite:run.db", &["history", "t", "--json"]).done())[0]["seq"], 75);
+    assert_eq!(on("sqlite:run.db", &["delete", "thread-1", "--id", "60"]).code, Some(0));
+    assert_eq!(json_lines(&on("sqlite:run.db", &["history", "thread-1", "--limit", "1", "--json"]).done())[0]["id"], "59");
+    on("sqlite:run.db", &["stats"]).failed(5, "stats");
+    fs::write(cli.dir().join("notes.txt"), b"mine").unwrap();
+    on("sqlite:notes.txt", &["put", "t"]).failed(3, "notes.txt");
+    assert_eq!(fs::read(cli.dir().join("notes.txt")).unwrap(), b"mine");
 }
 
 #[test]

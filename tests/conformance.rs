@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+#[cfg(feature = "sqlite")]
+use taffrail::SqliteCheckpointer;
 use taffrail::testing::conformance::{Place, Setup, run_all};
 use taffrail::{Durability, FileCheckpointer, MemoryCheckpointer, Options, Store};
 
@@ -43,6 +45,42 @@ fn files() {
         // The second opening names no max_history: the place keeps its own.
         Place::new(place).reopened_by(move || FileCheckpointer::open(scratch.store_dir()).unwrap())
     });
+}
+
+#[test]
+#[cfg(feature = "sqlite")]
+fn sqlite() {
+    run_all(&|setup| {
+        let scratch = Scratch::in_memory();
+        std::fs::create_dir(scratch.store_dir()).unwrap();
+        let file = scratch.store_dir().join("place.db");
+        let place = SqliteCheckpointer::options().max_history(setup.max_history).open(&file).unwrap();
+        // The second opening names no max_history: the place keeps its own.
+        Place::new(place).reopened_by(move || SqliteCheckpointer::open(scratch.store_dir().join("place.db")).unwrap())
+    });
+}
+
+#[test]
+#[cfg(feature = "sqlite")]
+fn sqlite_begun_by_windlass_without_a_log() {
+    run_all(&|setup| {
+        let scratch = Scratch::in_memory();
+        std::fs::create_dir(scratch.store_dir()).unwrap();
+        let file = scratch.store_dir().join("place.db");
+        std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/windlass-run.db"), &file).unwrap();
+        let windlass = rusqlite::Connection::open(&file).unwrap();
+        windlass.query_row("PRAGMA journal_mode = DELETE", [], |_| Ok(())).unwrap();
+        windlass.execute("DELETE FROM checkpoints", []).unwrap();
+        drop(windlass);
+        let place = SqliteCheckpointer::options().max_history(setup.max_history).open(&file).unwrap();
+        Place::new(place).reopened_by(move || SqliteCheckpointer::open(scratch.store_dir().join("place.db")).unwrap())
+    });
+}
+
+#[test]
+#[cfg(feature = "sqlite")]
+fn sqlite_in_memory() {
+    run_all(&|setup| Place::new(SqliteCheckpointer::options().max_history(setup.max_history).open(":memory:").unwrap()));
 }
 
 fn store_with(setup: Setup, tune: fn(Options) -> Options) -> Place {

@@ -7,11 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A layer's files, and the crate modules they may name.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     ("src/format/", &["format", "plant"]),
     ("src/fs/", &["fs", "checkpoint"]),
     ("src/log/", &["log", "format", "fs", "delta", "batch", "checkpoint", "checkpointer", "error", "options", "plant", "query", "report"]),
     ("src/backend/file/", &["backend", "fs", "delta", "batch", "checkpoint", "checkpointer", "error", "options", "query"]),
+    ("src/backend/sqlite/", &["fs", "delta", "batch", "checkpoint", "checkpointer", "error", "options", "query"]),
     ("src/backend/", &["batch", "checkpoint", "checkpointer", "error", "options", "query"]),
     ("src/delta", &["delta", "format"]),
     ("src/plant.rs", &["plant"]),
@@ -72,6 +73,17 @@ fn unsafe_stands_in_two_files() {
     let with: Vec<_> = files.iter().filter(|file| fs::read_to_string(file).unwrap().contains("unsafe {")).collect();
     let names: Vec<_> = with.iter().map(|file| file.file_name().unwrap().to_str().unwrap()).collect();
     assert!(names.len() == 2 && names.contains(&"map.rs") && names.contains(&"page.rs"), "{names:?}");
+}
+
+#[test]
+fn sqlite_is_known_to_its_place_alone() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    sources(&root.join("src"), &mut files);
+    let with = files.iter().filter(|file| fs::read_to_string(file).unwrap().contains("rusqlite"));
+    let home = root.join("src/backend/sqlite");
+    let (inside, outside): (Vec<_>, Vec<_>) = with.partition(|file| file.starts_with(&home));
+    assert!(!inside.is_empty() && outside.is_empty(), "{outside:?}");
 }
 
 #[test]

@@ -2,4 +2,6 @@
 
 pub mod file;
 pub mod memory;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
 mod threads;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, RwLockReadGuard};
 use std::time::SystemTime;
 
-use crate::batch::{Batch, Committed, OnExisting, Operation, Parent, PutOptions};
+use crate::batch::{Batch, Committed, OnExisting, Operation, PutOptions};
 use crate::checkpoint::{CheckpointId, CheckpointInfo, TypeTag};
 use crate::checkpointer::Items;
 use crate::error::{Error, ErrorKind, Result};
@@ -163,8 +163,10 @@ impl<V: Clone> Threads<V> {
             What::Put { id, tag, value, bytes, saved_at, options } => {
                 let existing = self.by_id.get(thread);
                 let head = existing.and_then(|thread| thread.head());
-                options.expected_head.check(head.map(|head| &head.info.id)).map_err(|error| error.with_thread(thread))?;
-                let parent = find_parent(thread, &options.parent, existing.map(|thread| &**thread))?;
+                let head_id = head.map(|head| &head.info.id);
+                let is_there = |id: &CheckpointId| existing.is_some_and(|thread| thread.seqs.contains_key(id));
+                let checked = options.expected_head.check(head_id).and_then(|()| options.parent.find(head_id, is_there));
+                let parent = checked.map_err(|error| error.with_thread(thread))?;
                 let name = head.map_or_else(|| Arc::from(thread), |head| head.info.thread.clone());
                 self.last += 1;
                 let info = CheckpointInfo {
@@ -455,16 +457,5 @@ impl<V> Summary<V> {
     fn into_info(self) -> ThreadInfo {
         let CheckpointInfo { thread, id, saved_at, .. } = &self.head.info;
         ThreadInfo { thread: thread.to_string(), head: id.clone(), checkpoints: self.checkpoints, bytes: self.bytes, last_saved: *saved_at }
-    }
-}
-
-fn find_parent<V>(thread: &str, parent: &Parent, existing: Option<&Thread<V>>) -> Result<Option<CheckpointId>> {
-    match parent {
-        Parent::Head => Ok(existing.and_then(Thread::head).map(|head| head.info.id.clone())),
-        Parent::Root => Ok(None),
-        Parent::Id(id) if existing.is_some_and(|existing| existing.seqs.contains_key(id)) => Ok(Some(id.clone())),
-        Parent::Id(id) => {
-            Err(Error::new(ErrorKind::NotFound, format!("the parent {id} is not in the thread; nothing was written")).with_thread(thread))
-        }
     }
 }

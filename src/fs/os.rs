@@ -18,6 +18,17 @@ use crate::checkpoint::Region;
 #[derive(Debug)]
 pub(crate) struct Os;
 
+/// Which file this is, by whatever name: its device and its inode.
+#[cfg(feature = "sqlite")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity(u64, u64);
+
+/// Which file is at a path. Opens nothing: to close a file would give up the locks that SQLite has on it.
+#[cfg(feature = "sqlite")]
+pub(crate) fn identity(path: &Path) -> io::Result<Identity> {
+    fs::metadata(path).map(|metadata| Identity(metadata.dev(), metadata.ino()))
+}
+
 impl Fs for Os {
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
         DirBuilder::new().mode(mode).create(path)

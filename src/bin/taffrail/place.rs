@@ -6,7 +6,7 @@
 
 use std::ops::Deref;
 
-use taffrail::{Checkpointer, Error, ErrorKind, FileCheckpointer, Store};
+use taffrail::{Checkpointer, Error, ErrorKind, FileCheckpointer, SqliteCheckpointer, Store};
 
 use crate::failure::{DAMAGE, Failure, Result};
 
@@ -67,14 +67,15 @@ impl Place {
     }
 
     fn open(name: &str, create: bool, open_store: impl Fn(&str) -> taffrail::Result<Store>) -> taffrail::Result<Self> {
-        match (directory(name), name.strip_prefix("file:")) {
-            (Some(dir), _) => open_store(dir).map(Place::Store),
-            (None, Some(dir)) if !dir.is_empty() => {
-                let place = FileCheckpointer::options().create(create).open(dir)?;
-                Ok(Place::Other(Box::new(place)))
-            }
-            _ => taffrail::open(name).map(Place::Other),
+        if let Some(dir) = directory(name) {
+            return open_store(dir).map(Place::Store);
         }
+        let place: Box<dyn Checkpointer> = match name.split_once(':') {
+            Some(("file", dir)) if !dir.is_empty() => Box::new(FileCheckpointer::options().create(create).open(dir)?),
+            Some(("sqlite", file)) if !file.is_empty() => Box::new(SqliteCheckpointer::options().create(create).open(file)?),
+            _ => taffrail::open(name)?,
+        };
+        Ok(Place::Other(place))
     }
 }
 
