@@ -37,7 +37,10 @@ impl Before {
         if position < self.upto {
             *self = Before::new(self.thorough);
         }
-        let new: Vec<&Listed> = manifest.segments[..index].iter().filter(|listed| listed.base >= self.upto).collect();
+        // By where each ends: one that was written since may begin before what was looked through, and hold what stood
+        // behind it.
+        let ends_behind = |pair: &&[Listed]| pair[1].base > self.upto;
+        let new: Vec<&Listed> = manifest.segments[..=index].windows(2).filter(ends_behind).map(|pair| &pair[0]).collect();
         self.upto = position;
         self.all |= !self.thorough && new.len() > LOOKED_THROUGH_MAX;
         for listed in new {

@@ -258,3 +258,33 @@ fn runs_that_fail_at_any_operation() {
         run(seed, 60, true);
     }
 }
+
+/// A mark that says something only of what older segments hold is kept while one of these was written anew from
+/// segments on either side of those that were looked through before.
+#[test]
+fn what_was_merged_since_is_looked_through_again() {
+    let scratch = Scratch::new();
+    let store = open(&scratch.dir());
+    store.retain(None, None).unwrap();
+    let put = |thread: &str| drop(store.put_bytes(thread, TypeTag::BYTES, b"1", PutOptions::default()).unwrap());
+    let seal = || store.shared.turn().unwrap().rotate(&store.shared).unwrap();
+    ["kept", "dead"].into_iter().for_each(put);
+    seal();
+    // A delete that nothing is left of has what stands before be looked through.
+    ["a", "a", "a", "b"].into_iter().for_each(put);
+    store.vacuum(&VacuumQuery { thread: Some("a".to_owned()), keep: Some(1), ..VacuumQuery::default() }).unwrap();
+    assert!(store.delete("b").unwrap());
+    seal();
+    assert!(store.delete("a").unwrap() && store.delete("dead").unwrap());
+    put("kept");
+    seal();
+    put("a");
+    seal();
+    let bases: Vec<u64> = store.shared.directory.manifest().unwrap().segments.iter().map(|listed| listed.base).collect();
+    let mut pass = Pass::begin(&store.shared, store.shared.right_to_compact().unwrap(), &|_| Ok(()), true).unwrap();
+    let replaced =
+        [(1, 2), (0, 2), (2, 3)].map(|(from, upto)| pass.step(Wanted::Next(bases[from], bases[upto])).unwrap().unwrap().segments);
+    assert_eq!(replaced[..2], [1, 2]);
+    drop(pass);
+    index_is_derived(&store, &scratch.dir());
+}
