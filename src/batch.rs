@@ -3,8 +3,13 @@
 //! A batch borrows what it carries. [`Batch::check`] is the door: every backend calls it first, so
 //! ids, sizes and JSON are judged the same everywhere. Nothing here knows a backend.
 
+#[cfg(feature = "tokio")]
+mod owned;
+
 use std::time::{Duration, SystemTime};
 
+#[cfg(feature = "tokio")]
+pub(crate) use self::owned::OwnedBatch;
 use crate::checkpoint::{self, CheckpointId, Metadata, TypeTag};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json;

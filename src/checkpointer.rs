@@ -212,7 +212,7 @@ fn mismatch(got: Option<&Committed>) -> Error {
     Error::new(ErrorKind::Unsupported, format!("the backend answered a batch of one with {got:?}"))
 }
 
-fn put_one(mut committed: Vec<Committed>) -> Result<CheckpointId> {
+pub(crate) fn put_one(mut committed: Vec<Committed>) -> Result<CheckpointId> {
     match committed.pop() {
         Some(Committed::Put(id)) => Ok(id),
         other => Err(mismatch(other.as_ref())),

@@ -26,6 +26,8 @@
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!("taffrail runs on Linux and macOS: it relies on flock, shared mappings and directory syncs");
 
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod backend;
 mod batch;
 mod checkpoint;
@@ -45,6 +47,8 @@ mod report;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+#[cfg(feature = "tokio")]
+pub use asynchronous::{AsyncItems, AsyncStore, Call};
 pub use backend::file::{FileCheckpointer, FileOptions};
 pub use backend::memory::MemoryCheckpointer;
 #[cfg(feature = "sqlite")]

@@ -245,3 +245,24 @@ fn the_demo_is_killed_resumed_and_repeats_nothing() {
     assert_eq!(cli.run(&["threads", "--prefix", "demo-", "--json"]).json().len(), 2);
     support::Ended::of(cli.command().args(["--store", "memory:", "demo"]).output().unwrap()).failed(5, "memory:");
 }
+
+#[test]
+fn the_bench_tells_both_stores_and_leaves_nothing() {
+    let cli = Cli::new();
+    let scratch = cli.dir().join("measured");
+    std::fs::create_dir(&scratch).unwrap();
+    let run = |more: &[&str]| support::Ended::of(cli.command().args(["bench", "--dir", "measured"]).args(more).output().unwrap());
+    let table = String::from_utf8(run(&[]).done()).unwrap();
+    assert!(table.contains("\ntaffrail ") && table.contains("\nSQLite (WAL) ") && table.contains("puts/s"), "{table}");
+    let lines = support::json_lines(&run(&["--json"]).done());
+    assert_eq!(lines.len(), 2);
+    for line in &lines {
+        assert_eq!(line["puts"], 500);
+        assert!(["puts_per_second", "p50_micros", "p99_micros", "get_p50_micros"].iter().all(|key| line[*key].as_f64().unwrap() > 0.0));
+    }
+    // What differs between steps is stored once here, and each step whole there.
+    let disk = |line: usize| lines[line]["disk_bytes"].as_u64().unwrap();
+    assert!(disk(0) * 2 < disk(1), "{lines:?}");
+    assert_eq!(std::fs::read_dir(&scratch).unwrap().count(), 0);
+    support::Ended::of(cli.command().args(["bench", "--dir", "not/there"]).output().unwrap()).failed(6, "not/there");
+}

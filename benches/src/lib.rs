@@ -105,15 +105,21 @@ impl Kind {
         Kind::Lmdb,
     ];
 
-    /// Opens it in `dir`, which exists; made if missing.
+    /// Opens it in `dir`, which exists; made if missing. All is kept, but by the windlass way the newest 50.
     pub fn open(self, dir: &Path, durability: Durability) -> Outcome<Box<dyn Place>> {
+        self.open_keeping(dir, durability, (self == Kind::Windlass).then_some(50))
+    }
+
+    /// As [`Kind::open`], with the newest `keep` of each thread kept, or all.
+    pub fn open_keeping(self, dir: &Path, durability: Durability, keep: Option<usize>) -> Outcome<Box<dyn Place>> {
         Ok(match self {
-            Kind::Ours => Box::new(ours::Ours::open(dir, durability, false)?),
-            Kind::Single => Box::new(ours::Ours::open(dir, durability, true)?),
+            Kind::Ours => Box::new(ours::Ours::open(dir, durability, keep, false)?),
+            Kind::Single => Box::new(ours::Ours::open(dir, durability, keep, true)?),
+            Kind::Bare(_) if keep.is_some() => return Err("the bare log keeps all".into()),
             Kind::Bare(room) => Box::new(bare::Bare::open(dir, room, durability)?),
-            Kind::Tuned => Box::new(sqlite::Tuned::open(dir, durability)?),
-            Kind::Windlass => Box::new(sqlite::Windlass::open(dir)?),
-            Kind::Lmdb => Box::new(lmdb::Lmdb::open(dir, durability)?),
+            Kind::Tuned => Box::new(sqlite::Tuned::open(dir, durability, keep)?),
+            Kind::Windlass => Box::new(sqlite::Windlass::open(dir, keep)?),
+            Kind::Lmdb => Box::new(lmdb::Lmdb::open(dir, durability, keep)?),
         })
     }
 }

@@ -22,10 +22,11 @@ const SEQ_BYTES: usize = 8;
 pub struct Lmdb {
     env: Env,
     checkpoints: Database<Bytes, Bytes>,
+    keep: Option<usize>,
 }
 
 impl Lmdb {
-    pub fn open(dir: &Path, durability: Durability) -> Outcome<Self> {
+    pub fn open(dir: &Path, durability: Durability, keep: Option<usize>) -> Outcome<Self> {
         let dir = dir.join("lmdb");
         std::fs::create_dir_all(&dir)?;
         let mut options = EnvOpenOptions::new();
@@ -39,7 +40,7 @@ impl Lmdb {
         let mut txn = env.write_txn()?;
         let checkpoints = env.create_database(&mut txn, None)?;
         txn.commit()?;
-        Ok(Lmdb { env, checkpoints })
+        Ok(Lmdb { env, checkpoints, keep })
     }
 
     fn head<'txn>(&self, txn: &'txn RoTxn<'_>, thread: &str) -> Outcome<Option<(u64, &'txn [u8])>> {
@@ -74,6 +75,9 @@ impl Worker for Lmdb {
             space.write_all(Uuid::now_v7().as_bytes())?;
             space.write_all(state)
         })?;
+        if let Some(gone) = self.keep.and_then(|keep| seq.checked_sub(keep as u64)) {
+            self.checkpoints.delete(&mut txn, &key(thread, gone))?;
+        }
         txn.commit()?;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! taffrail as a place: nothing is trimmed, states are opaque bytes.
+//! taffrail as a place: states are opaque bytes.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ pub struct Ours(Store);
 
 impl Ours {
     /// Opens it, shared with other processes or not.
-    pub fn open(dir: &Path, durability: Durability, single_process: bool) -> Outcome<Self> {
+    pub fn open(dir: &Path, durability: Durability, keep: Option<usize>, single_process: bool) -> Outcome<Self> {
         let durability = match durability {
             Durability::Sync => taffrail::Durability::Sync,
             Durability::Buffered => taffrail::Durability::Buffered,
         };
-        let options = Store::options().max_history(None).durability(durability).single_process(single_process);
+        let options = Store::options().max_history(keep).durability(durability).single_process(single_process);
         Ok(Ours(options.open(dir.join("store"))?))
     }
 }

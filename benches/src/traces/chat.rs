@@ -75,9 +75,14 @@ const KEPT_FIRST: usize = 2;
 
 impl Chat {
     pub fn new(seed: u64) -> Self {
+        Chat::begun(seed, 6000, 800)
+    }
+
+    /// One that begins with instructions and a task of so many bytes.
+    pub fn begun(seed: u64, instructed: usize, asked: usize) -> Self {
         let (tongue, mut dice) = (Tongue::new(), Dice::new(seed));
         let message = |role: &str, content| Json::Object(vec![("role", Json::Text(role.to_owned())), ("content", Json::Text(content))]);
-        let messages = vec![message("system", tongue.prose(&mut dice, 6000)), message("user", tongue.prose(&mut dice, 800))];
+        let messages = vec![message("system", tongue.prose(&mut dice, instructed)), message("user", tongue.prose(&mut dice, asked))];
         Chat { tongue, dice, messages, results: Vec::new(), step: 0, tokens: [0; 2], is_plain: false }
     }
 

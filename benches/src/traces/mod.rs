@@ -86,6 +86,22 @@ fn chat(summary_every: usize) -> Vec<Vec<u8>> {
     grown.collect()
 }
 
+/// The states of a small agent, one by one: each is the one before it and about 1 KiB more.
+pub struct Growing(Chat);
+
+impl Growing {
+    /// Another agent for each seed, the same each time.
+    pub fn new(seed: u64) -> Self {
+        Growing(Chat::begun(seed, 300, 100))
+    }
+
+    /// The state after one more step.
+    pub fn step(&mut self) -> Vec<u8> {
+        self.0.step(Sizes { said: (100, 400), answered: (150, 800) });
+        self.0.state(None)
+    }
+}
+
 fn shuffled() -> Vec<Vec<u8>> {
     let mut chat = Chat::plain(12);
     let grown = (0..STEPS).map(|_| {

@@ -67,6 +67,8 @@ pub enum Verb {
     Import(Import),
     /// Watch a small agent run be killed in the middle and resumed
     Demo(Demo),
+    /// Put the same states into a new store and into SQLite, in turn, and say what each took on this machine
+    Bench(Bench),
     /// Print a completion script
     Completions(Completions),
     /// Print the manual page, or that of one verb
@@ -305,6 +307,16 @@ pub struct Demo {
     /// After so many steps stand still, to be killed
     #[arg(long, hide = true, value_name = "N")]
     pub stall_after: Option<u64>,
+}
+
+#[derive(Args)]
+pub struct Bench {
+    /// Where both are made, and removed again [default: the system's temporary directory]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// One JSON value a line
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]

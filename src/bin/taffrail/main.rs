@@ -5,6 +5,7 @@
 
 mod args;
 mod attach;
+mod bench;
 mod demo;
 mod export;
 mod failure;
@@ -62,6 +63,7 @@ fn run() -> failure::Result<()> {
         Verb::Completions(args) => completions(&args),
         Verb::Man(args) => manual(&args),
         Verb::Demo(args) => demo::demo(line.store, &args),
+        Verb::Bench(args) => bench::bench(&args),
         verb => {
             let place = place::name(line.store)?;
             on_place(&place, verb).map_err(|failure| failure.at(place))
@@ -91,6 +93,7 @@ fn on_place(place: &str, verb: Verb) -> failure::Result<()> {
         Verb::Completions(args) => completions(&args),
         Verb::Man(args) => manual(&args),
         Verb::Demo(args) => demo::demo(Some(place.to_owned()), &args),
+        Verb::Bench(args) => bench::bench(&args),
     }
 }
 
