@@ -206,6 +206,13 @@ pub trait Checkpointer: Send + Sync {
         let _ = (thread, keep);
         Err(Error::unsupported("retain"))
     }
+
+    /// How many checkpoints each thread (or the one named) keeps, as [`Checkpointer::retain`] sets it; None
+    /// for all. One that is not there would keep as many as each. Errors: `Unsupported` where it cannot be told.
+    fn max_history(&self, thread: Option<&str>) -> Result<Option<usize>> {
+        let _ = thread;
+        Err(Error::unsupported("max_history"))
+    }
 }
 
 fn mismatch(got: Option<&Committed>) -> Error {
@@ -339,6 +346,9 @@ macro_rules! forward {
             }
             fn retain(&self, thread: Option<&str>, keep: Option<usize>) -> Result<()> {
                 self.deref().retain(thread, keep)
+            }
+            fn max_history(&self, thread: Option<&str>) -> Result<Option<usize>> {
+                self.deref().max_history(thread)
             }
         }
     };

@@ -30,6 +30,7 @@ compile_error!("taffrail runs on Linux and macOS: it relies on flock, shared map
 mod asynchronous;
 mod backend;
 mod batch;
+pub mod carry;
 mod checkpoint;
 mod checkpointer;
 mod delta;
@@ -37,6 +38,8 @@ mod error;
 mod finite;
 mod format;
 mod fs;
+#[cfg(feature = "sqlite")]
+pub mod import;
 mod json;
 mod log;
 mod options;
@@ -54,6 +57,7 @@ pub use backend::memory::MemoryCheckpointer;
 #[cfg(feature = "sqlite")]
 pub use backend::sqlite::{SqliteCheckpointer, SqliteOptions};
 pub use batch::{Batch, Committed, Durability, ExpectedHead, KEY_BYTES_MAX, OnExisting, Operation, Parent, PutOptions};
+pub use carry::copy;
 pub use checkpoint::{
     Attachment, Checkpoint, CheckpointId, CheckpointInfo, ID_BYTES_MAX, METADATA_BYTES_MAX, Metadata, StateBytes, TAG_BYTES_MAX,
     THREAD_BYTES_MAX, TypeTag, check_thread,

@@ -20,7 +20,7 @@ fn targets() -> impl Iterator<Item = (&'static str, Property)> {
     let beside = command_line::TARGETS;
     #[cfg(not(feature = "cli"))]
     let beside = [];
-    fuzzing::TARGETS.into_iter().chain(beside)
+    fuzzing::TARGETS.iter().copied().chain(beside)
 }
 
 fn seeds(target: &str) -> Vec<Vec<u8>> {
@@ -31,8 +31,8 @@ fn seeds(target: &str) -> Vec<Vec<u8>> {
     fuzzing::seeds(target)
 }
 
-/// These open stores, which is too slow for each byte.
-const STATEFUL: [&str; 3] = ["crashes", "directory", "operations"];
+/// These open stores or databases, which is too slow for each byte.
+const STATEFUL: [&str; 4] = ["crashes", "database", "directory", "operations"];
 
 fn folder(target: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(target)

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A layer's files, and the crate modules they may name.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("src/format/", &["format", "plant"]),
     ("src/fs/", &["fs", "checkpoint"]),
     ("src/log/", &["log", "format", "fs", "delta", "batch", "checkpoint", "checkpointer", "error", "options", "plant", "query", "report"]),
@@ -15,6 +15,8 @@ const LAYERS: [(&str, &[&str]); 9] = [
     ("src/backend/sqlite/", &["fs", "delta", "batch", "checkpoint", "checkpointer", "error", "options", "query"]),
     ("src/backend/", &["batch", "checkpoint", "checkpointer", "error", "options", "query"]),
     ("src/delta", &["delta", "format"]),
+    ("src/carry/", &["carry", "batch", "checkpoint", "checkpointer", "error", "query"]),
+    ("src/import/", &["carry", "batch", "checkpoint", "checkpointer", "error"]),
     ("src/plant.rs", &["plant"]),
     ("src/", &["batch", "checkpoint", "checkpointer", "error", "finite", "json", "query", "report"]),
 ];

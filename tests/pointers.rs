@@ -84,6 +84,9 @@ impl Checkpointer for Echo {
     fn retain(&self, _: Option<&str>, _: Option<usize>) -> Result<()> {
         echo("retain")
     }
+    fn max_history(&self, _: Option<&str>) -> Result<Option<usize>> {
+        echo("max_history")
+    }
 }
 
 fn name<T>(result: Result<T>) -> String {
@@ -115,6 +118,7 @@ fn check<C: Checkpointer + ?Sized>(pointer: &C) {
     assert_eq!(name(pointer.find(&FindQuery::default())), "find");
     assert_eq!(name(pointer.vacuum(&VacuumQuery::default())), "vacuum");
     assert_eq!(name(pointer.retain(None, None)), "retain");
+    assert_eq!(name(pointer.max_history(None)), "max_history");
 }
 
 #[test]

@@ -273,6 +273,12 @@ impl AsyncStore {
         let thread = thread.map(str::to_owned);
         self.write(move |place| place.retain(thread.as_deref(), keep))
     }
+
+    /// As [`Checkpointer::max_history`].
+    pub fn max_history(&self, thread: Option<&str>) -> Call<Option<usize>> {
+        let thread = thread.map(str::to_owned);
+        self.read(move |place| place.max_history(thread.as_deref()))
+    }
 }
 
 /// The calls of [`CheckpointerExt`], over JSON.

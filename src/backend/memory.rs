@@ -172,6 +172,11 @@ impl Checkpointer for MemoryCheckpointer {
         check_keep(keep)?;
         self.write().retain(thread, keep)
     }
+
+    fn max_history(&self, thread: Option<&str>) -> Result<Option<usize>> {
+        thread.map_or(Ok(()), check_thread)?;
+        Ok(self.read().kept_of(thread))
+    }
 }
 
 #[cfg(test)]

@@ -201,6 +201,11 @@ impl<V: Clone> Threads<V> {
         }
     }
 
+    /// How many checkpoints a thread, or each, keeps.
+    pub fn kept_of(&self, thread: Option<&str>) -> Option<usize> {
+        thread.and_then(|thread| self.get(thread)).and_then(|thread| thread.keep).unwrap_or(self.keep)
+    }
+
     /// Sets how many checkpoints a thread, or each, keeps, and trims those that have more.
     pub fn retain(&mut self, thread: Option<&str>, keep: Option<usize>) -> Result<()> {
         match thread {

@@ -502,6 +502,16 @@ impl Checkpointer for Store {
         self.house.look(&self.shared);
         Ok(())
     }
+
+    fn max_history(&self, thread: Option<&str>) -> Result<Option<usize>> {
+        self.shared.at_home()?;
+        let view = thread.map_or(Ok(None), |thread| self.shared.view(thread))?;
+        let keep = match view.and_then(|view| view.keep()) {
+            Some(own) => own,
+            None => self.shared.directory.manifest()?.keep(),
+        };
+        Ok(keep.map(|keep| usize::try_from(keep).unwrap_or(usize::MAX)))
+    }
 }
 
 fn thread_info(segments: &SegmentSet, view: &View) -> Result<Option<ThreadInfo>> {

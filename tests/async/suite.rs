@@ -106,6 +106,10 @@ impl Checkpointer for Blocked {
     fn retain(&self, thread: Option<&str>, keep: Option<usize>) -> Result<()> {
         self.runtime.block_on(self.place.retain(thread, keep))
     }
+
+    fn max_history(&self, thread: Option<&str>) -> Result<Option<usize>> {
+        self.runtime.block_on(self.place.max_history(thread))
+    }
 }
 
 #[test]

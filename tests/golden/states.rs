@@ -95,20 +95,19 @@ pub mod attached {
         holds(store, "a", 1..4);
         holds(store, "b", 0..2);
         assert!(!store.exists("bare").unwrap());
-        let packed = b"packed ".repeat(400);
-        let expected: [(&str, &str, &[(&str, &[u8])]); 8] = [
-            ("a", "never", &[]),
+        let packed = "packed ".repeat(400);
+        for (thread, own, attached) in [
+            ("a", "never", &[][..]),
             ("a", "a0", &[]),
-            ("a", "a1", &[("k", b"last"), ("packed", &packed)]),
-            ("a", "a2", &[("before", b"before a2")]),
-            ("a", "a9", &[("waits", b"for a9")]),
+            ("a", "a1", &[("k", "last"), ("packed", &packed)]),
+            ("a", "a2", &[("before", "before a2")]),
+            ("a", "a9", &[("waits", "for a9")]),
             ("b", "b0", &[]),
-            ("b", "b1", &[("before", b"before b1")]),
-            ("bare", "first", &[("k", b"waits")]),
-        ];
-        for (thread, own, attached) in expected {
+            ("b", "b1", &[("before", "before b1")]),
+            ("bare", "first", &[("k", "waits")]),
+        ] {
             let found = store.attachments(thread, &id(own)).unwrap();
-            let found: Vec<(&str, &[u8])> = found.iter().map(|one| (one.key.as_str(), &*one.value)).collect();
+            let found: Vec<_> = found.iter().map(|one| (one.key.as_str(), std::str::from_utf8(&one.value).unwrap())).collect();
             assert_eq!(found, attached, "{thread} {own}");
         }
     }

@@ -280,4 +280,9 @@ impl Checkpointer for FileCheckpointer {
         check_keep(keep)?;
         self.change(thread.map(|thread| BTreeSet::from([thread])), &Batch::new(), |threads| threads.retain(thread, keep))
     }
+
+    fn max_history(&self, thread: Option<&str>) -> Result<Option<usize>> {
+        thread.map_or(Ok(()), check_thread)?;
+        Ok(self.read()?.kept_of(thread))
+    }
 }

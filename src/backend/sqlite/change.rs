@@ -166,7 +166,7 @@ fn delete(connection: &Connection, thread: &str, id: &CheckpointId) -> Outcome<b
 }
 
 /// How many checkpoints a thread keeps: its own number, or else the place's.
-fn keep_of(connection: &Connection, thread: &str) -> Outcome<Option<i64>> {
+pub(super) fn keep_of(connection: &Connection, thread: &str) -> Outcome<Option<i64>> {
     let own = connection.prepare_cached("SELECT keep FROM taffrail_threads WHERE thread = ?1")?.query_row([thread], |row| row.get(0));
     match own.optional()? {
         Some(own) => Ok(own),

@@ -198,6 +198,15 @@ impl Checkpointer for SqliteCheckpointer {
         check_keep(keep)?;
         self.connections.write(Durability::Sync, |connection| change::retain(connection, thread, keep))
     }
+
+    fn max_history(&self, thread: Option<&str>) -> Result<Option<usize>> {
+        thread.map_or(Ok(()), check_thread)?;
+        let keep = self.connections.read(|connection| match thread {
+            Some(thread) => change::keep_of(connection, thread),
+            None => change::place_keep(connection),
+        })?;
+        Ok(keep.map(|keep| usize::try_from(keep).unwrap_or(usize::MAX)))
+    }
 }
 
 #[cfg(test)]

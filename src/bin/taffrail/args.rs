@@ -57,14 +57,17 @@ pub enum Verb {
     /// Read everything, change nothing, and list what is damaged, by file and offset
     Verify(Listing),
     /// Copy the store as it is at one moment into a new one, beside whoever has it open
-    Backup(Copy),
+    Backup(Backup),
     /// Salvage all that can be read of a damaged store into a new one; changes nothing in the old one
     Repair(Salvage),
     /// Write checkpoints as JSON Lines, each thread oldest first
     Export(Export),
-    /// Take in checkpoints from JSON Lines; a second time adds nothing
+    /// Take in checkpoints from JSON Lines or an SQLite database; a second time adds nothing
     #[command(long_about = IMPORT)]
     Import(Import),
+    /// Copy all threads from one place to another; a second time adds only what is new
+    #[command(long_about = COPY)]
+    Copy(Copy),
     /// Watch a small agent run be killed in the middle and resumed
     Demo(Demo),
     /// Put the same states into a new store and into SQLite, in turn, and say what each took on this machine
@@ -80,12 +83,21 @@ With --older-than a checkpoint goes that is older, with --keep one that is not a
 both; a thread's newest checkpoint stays. With --idle a thread goes whole if its newest checkpoint is older. At least one of the \
 three is needed. Ages go by `saved_at`. A length of time is a number with its unit, as 90s, 15m, 12h, 30d or 2w; a day has 24 hours.";
 
-const IMPORT: &str = "Take in checkpoints from JSON Lines, as `export` writes them; a second time adds nothing.\n\n\
+const IMPORT: &str = "Take in checkpoints from JSON Lines, as `export` writes them, or from an SQLite database of windlass' or \
+LangGraph's, which is never changed; a second time adds nothing.\n\n\
 A line needs `thread` and one of `state`, `text` (a JSON state as a string) or `data` (base64); `id`, `parent`, `saved_at`, \
 `metadata` and `type` are taken where they stand. An id that the thread has is skipped. A thread that is there already is extended \
 only where its ids stand in the file in the same order, else it is skipped and named. Where the store keeps so many checkpoints of \
 each thread, the newest of them are taken and the rest is counted. A checkpoint whose parent is not there begins anew, without one. \
-A line that is refused is named and the others are done.";
+A line that is refused is named and the others are done.\n\n\
+Of a database every row that is refused is named, and what of a row cannot be kept. Of windlass' rows the number is the id. A LangGraph \
+thread in a namespace is THREAD?checkpoint_ns=NAMESPACE; pending writes become attachments.";
+
+const COPY: &str = "Copy all threads from one place to another; a second time adds only what is new.\n\n\
+Ids, order, parents, metadata, times and attachments go along, and all that was put is read back and compared. An id that its \
+thread has is skipped. A thread that is there already is extended only where its ids stand in SRC in the same order, else it is \
+skipped and named. Where DST keeps so many checkpoints of each thread, the newest of them are taken and the rest is counted; a DST \
+without a thread is first set to keep as many as SRC. What was copied before an interruption stays, and the next time goes on there.";
 
 #[derive(Args)]
 pub struct Put {
@@ -267,7 +279,7 @@ pub struct Listing {
 }
 
 #[derive(Args)]
-pub struct Copy {
+pub struct Backup {
     /// The directory of the new store, which must not be there or be empty
     #[arg(value_name = "DEST")]
     pub dest: PathBuf,
@@ -292,8 +304,18 @@ pub struct Export {
 
 #[derive(Args)]
 pub struct Import {
-    /// JSON Lines; - is standard input
+    /// JSON Lines, or an SQLite database; - is standard input
     pub file: PathBuf,
+}
+
+#[derive(Args)]
+pub struct Copy {
+    /// The place to copy from, which is only read
+    #[arg(value_name = "SRC")]
+    pub source: String,
+    /// The place to copy to, made where there is none
+    #[arg(value_name = "DST")]
+    pub dest: String,
 }
 
 #[derive(Args)]

@@ -1,29 +1,33 @@
-//! `import`: checkpoints from JSON Lines into a place, all that can be, each refusal named.
+//! `import`: checkpoints into a place, all that can be, each refusal named: from JSON Lines here, from SQLite
+//! databases by the library.
 //!
 //! Two passes over the source, so that one chunk of states is held at a time: the first reads the
-//! ids and decides (in `plan`), the second puts in the order of the source, a chunk a batch. A
+//! ids and decides (by `taffrail::carry::fates`), the second puts in the order of the source, a chunk a batch. A
 //! chunk that is refused is halved until the bad row stands alone, so that it costs itself alone.
 //!
 //! A parent that is not in the thread (it was trimmed or refused) cannot be named: such a
 //! checkpoint begins anew, without a parent.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, Write};
 
+use taffrail::carry::{Fate, fates};
 use taffrail::{Batch, CheckpointId, Committed, Error, ErrorKind, HistoryQuery, OnExisting, Parent, PutOptions, TypeTag};
 
 use crate::args::Import;
+use crate::carried::Teller;
 use crate::failure::{Failure, REFUSED, Result};
-use crate::output::one_line;
+use crate::output::note;
 use crate::place::Place;
-use crate::plan::{Fate, fates};
 use crate::rows::{self, Followed, Kind, Row};
-use crate::source::Source;
+use crate::source::{self, Source};
 
 const CHUNK_ROWS_MAX: usize = 256;
 const CHUNK_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 pub fn import(place: &str, args: &Import) -> Result<()> {
+    if source::is_database(&args.file)? {
+        return import_database(place, args);
+    }
     let mut source = Source::open(&args.file)?;
     let mut tally = Tally { source: format!("taffrail: {place}: {}", source.name), ..Tally::default() };
     let marks = scan(&mut source, &mut tally)?;
@@ -35,6 +39,14 @@ pub fn import(place: &str, args: &Import) -> Result<()> {
     import.tally.tell();
     ended?;
     if import.tally.refused > 0 { Err(Failure::said(REFUSED)) } else { Ok(()) }
+}
+
+fn import_database(place: &str, args: &Import) -> Result<()> {
+    let database = taffrail::import::Database::open(&args.file)?;
+    let dest = Place::to_put(place)?;
+    let mut teller = Teller::new(&format!("{place}: {}", args.file.display()));
+    let imported = database.carry_to(&*dest, &mut |event| teller.hear(event))?;
+    teller.ended(&imported, "imported")
 }
 
 /// What was done with the rows.
@@ -62,11 +74,6 @@ impl Tally {
         let skipped = self.present + self.too_old + self.diverged;
         note(&format!("imported {}, skipped {skipped}, refused {}", self.imported, self.refused));
     }
-}
-
-/// Says something on standard error, where nobody can be told if that fails.
-fn note(text: &str) {
-    let _ = writeln!(io::stderr(), "{}", one_line(text));
 }
 
 /// What is known of the rows after the first pass: of each good one, in order, thread and id.
@@ -115,10 +122,6 @@ struct Plan {
 }
 
 fn decide(place: &Place, marks: Marks, tally: &mut Tally) -> Result<Plan> {
-    let keep = match place {
-        Place::Store(store) => store.stats()?.max_history,
-        Place::Other(_) => None,
-    };
     let mut rows_of = vec![Vec::new(); marks.threads.len()];
     for (at, mark) in marks.rows.iter().enumerate() {
         rows_of[mark.thread].push(at);
@@ -128,6 +131,10 @@ fn decide(place: &Place, marks: Marks, tally: &mut Tally) -> Result<Plan> {
         let newest_first = place.list(&thread, &HistoryQuery::default())?;
         let mut there: Vec<_> = newest_first.map(|info| info.map(|info| info.id)).collect::<taffrail::Result<_>>()?;
         there.reverse();
+        let keep = match place.max_history(Some(&thread)) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => None,
+            keep => keep?.map(|keep| keep as u64),
+        };
         if decide_thread(&marks.rows, rows, &there, keep, &mut plan.fates) {
             note(&format!("{}: thread {thread:?} skipped: what it has is not there in the same order", tally.source));
         }

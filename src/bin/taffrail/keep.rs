@@ -8,7 +8,7 @@ use std::path::Path;
 
 use taffrail::{CheckpointId, Error, ErrorKind, Finding, Store, VacuumQuery};
 
-use crate::args::{Copy, Delete, Listing, Retain, Salvage, Vacuum};
+use crate::args::{Backup, Delete, Listing, Retain, Salvage, Vacuum};
 use crate::failure::{DAMAGE, Failure, Result};
 use crate::output::{self, Output};
 use crate::place::{self, Place};
@@ -134,7 +134,7 @@ fn ended(damaged: usize) -> Result<()> {
     }
 }
 
-pub fn backup(place: &str, args: &Copy) -> Result<()> {
+pub fn backup(place: &str, args: &Backup) -> Result<()> {
     let place = Place::to_read(place)?;
     let store = place.store("backup")?;
     let working = progress::working("backing up");

@@ -6,6 +6,8 @@
 mod args;
 mod attach;
 mod bench;
+mod carried;
+mod copy;
 mod demo;
 mod export;
 mod failure;
@@ -13,7 +15,6 @@ mod import;
 mod keep;
 mod output;
 mod place;
-mod plan;
 mod pretty;
 mod progress;
 mod put;
@@ -64,6 +65,7 @@ fn run() -> failure::Result<()> {
         Verb::Man(args) => manual(&args),
         Verb::Demo(args) => demo::demo(line.store, &args),
         Verb::Bench(args) => bench::bench(&args),
+        Verb::Copy(args) => copy::copy(line.store.as_deref(), &args),
         verb => {
             let place = place::name(line.store)?;
             on_place(&place, verb).map_err(|failure| failure.at(place))
@@ -90,6 +92,7 @@ fn on_place(place: &str, verb: Verb) -> failure::Result<()> {
         Verb::Repair(args) => keep::repair(place, &args),
         Verb::Export(args) => export::export(place, &args),
         Verb::Import(args) => import::import(place, &args),
+        Verb::Copy(args) => copy::copy(None, &args),
         Verb::Completions(args) => completions(&args),
         Verb::Man(args) => manual(&args),
         Verb::Demo(args) => demo::demo(Some(place.to_owned()), &args),

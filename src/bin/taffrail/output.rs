@@ -84,6 +84,11 @@ pub fn one_line(text: &str) -> String {
     })
 }
 
+/// Says something on standard error, where nobody can be told if that fails.
+pub fn note(text: &str) {
+    let _ = writeln!(io::stderr(), "{}", one_line(text));
+}
+
 /// Metadata for a line of JSON: a line break stands only between its tokens, where a blank means
 /// the same.
 fn metadata_line(metadata: &str) -> String {

@@ -5,6 +5,7 @@
 //! told here by the same rule as in `taffrail::open`, which opens all the rest.
 
 use std::ops::Deref;
+use std::path::Path;
 
 use taffrail::{Checkpointer, Error, ErrorKind, FileCheckpointer, SqliteCheckpointer, Store};
 
@@ -100,6 +101,12 @@ pub fn directory(name: &str) -> Option<&str> {
         Some((scheme, _)) if !scheme.contains('/') => None,
         _ => Some(name).filter(|name| !name.is_empty() && !name.ends_with(':')),
     }
+}
+
+/// The path of a place that is on the disk, of whatever kind.
+pub fn path(name: &str) -> Option<&Path> {
+    let other = || ["file:", "sqlite:"].iter().find_map(|scheme| name.strip_prefix(scheme));
+    directory(name).or_else(other).map(Path::new)
 }
 
 #[cfg(test)]

@@ -12,6 +12,30 @@ use indicatif::ProgressBar;
 use crate::failure::{Failure, REFUSED, Result, SYSTEM};
 use crate::progress;
 
+/// How a file of SQLite's begins.
+const SQLITE_MAGIC: &[u8] = b"SQLite format 3\0";
+
+/// Whether a plain file is an SQLite database. An empty one is refused: it is more often a copy that went wrong
+/// than an export of nothing, which standard input may be.
+pub fn is_database(path: &Path) -> Result<bool> {
+    let unreadable = |error: io::Error| Failure::file("read", path, &error);
+    if path.as_os_str() == "-" || !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Ok(false);
+    }
+    let mut file = File::open(path).map_err(unreadable)?;
+    if file.metadata().map_err(unreadable)?.len() == 0 {
+        let message = format!("{} is empty: neither JSON Lines nor a database", path.display());
+        return Err(Failure::new(REFUSED, message));
+    }
+    begins_as_database(&mut file).map_err(unreadable)
+}
+
+fn begins_as_database(file: &mut File) -> io::Result<bool> {
+    let mut head = Vec::new();
+    file.take(SQLITE_MAGIC.len() as u64).read_to_end(&mut head)?;
+    Ok(head == SQLITE_MAGIC)
+}
+
 /// The lines to import, readable twice.
 pub struct Source {
     /// What it is called.
@@ -35,10 +59,11 @@ impl Source {
             let plain = file.metadata().map_err(unreadable)?.is_file();
             if plain { file } else { spool(&mut file).map_err(unreadable)? }
         };
-        let mut head = Vec::new();
-        (&mut file).take(16).read_to_end(&mut head).map_err(unreadable)?;
-        if head == b"SQLite format 3\0" {
-            return Err(Failure::new(REFUSED, format!("{name} is an SQLite database, which this version does not import")));
+        if begins_as_database(&mut file).map_err(unreadable)? {
+            return Err(Failure::new(
+                REFUSED,
+                format!("{name} is an SQLite database, which can only be imported as a plain file, by its name"),
+            ));
         }
         let bytes = file.metadata().map_err(unreadable)?.len();
         let bar = progress::counting(bytes.saturating_mul(2), None);

@@ -17,6 +17,7 @@ cases![
     a_lower_number_trims_at_once,
     a_thread_can_have_its_own_number,
     a_bad_number_is_refused,
+    the_number_can_be_asked_for,
 ];
 
 fn put_steps(place: &Place, thread: &str, steps: std::ops::Range<u32>) {
@@ -181,4 +182,29 @@ pub fn a_bad_number_is_refused(make: Make<'_>) {
     refused(ErrorKind::NotFound, "retain of an absent thread", place.retain(Some("absent"), Some(1)));
     assert_eq!(place.page("t", &limited(None)).concat(), "210");
     assert!(!good("exists", place.exists("absent")));
+}
+
+/// Where it can be told how many are kept, it is what was set: for each thread, and for one with its own.
+pub fn the_number_can_be_asked_for(make: Make<'_>) {
+    let mut place = make(Setup { max_history: Some(7) });
+    let asked = place.max_history(None);
+    if is_unsupported(&asked) {
+        return;
+    }
+    assert_eq!(good("max_history", asked), Some(7));
+    refused(ErrorKind::InvalidInput, "no thread", place.max_history(Some("")));
+    put_steps(&place, "t", 0..3);
+    assert_eq!(good("max_history", place.max_history(Some("not there"))), Some(7));
+    if is_unsupported(&place.retain(None, None)) {
+        return;
+    }
+    good("retain", place.retain(Some("t"), Some(2)));
+    place.reopen();
+    let kept = [None, Some("t"), Some("u")].map(|thread| good("max_history", place.max_history(thread)));
+    assert_eq!(kept, [None, Some(2), None]);
+    good("retain", place.retain(Some("t"), None));
+    good("retain", place.retain(None, Some(4)));
+    assert_eq!([None, Some("t")].map(|thread| good("max_history", place.max_history(thread))), [Some(4), None]);
+    good("delete", place.delete("t"));
+    assert_eq!(good("max_history", place.max_history(Some("t"))), Some(4), "its own number ended with it");
 }

@@ -7,6 +7,8 @@
 
 mod decoders;
 mod directory;
+#[cfg(feature = "sqlite")]
+mod imports;
 mod operations;
 mod scratch;
 mod seeds;
@@ -15,6 +17,8 @@ mod texts;
 pub use super::crash::crashes;
 pub use decoders::{delta, frame, hint, manifest, names, record, segment};
 pub use directory::directory;
+#[cfg(feature = "sqlite")]
+pub use imports::database;
 pub use operations::operations;
 pub use seeds::seeds;
 pub use texts::{glob, json, metadata};
@@ -23,7 +27,7 @@ pub use texts::{glob, json, metadata};
 pub type Property = fn(&[u8]) -> bool;
 
 /// Every target by the name of its folder and its fuzz target.
-pub const TARGETS: [(&str, Property); 13] = [
+pub const TARGETS: &[(&str, Property)] = &[
     ("frame", frame),
     ("record", record),
     ("delta", delta),
@@ -37,4 +41,6 @@ pub const TARGETS: [(&str, Property); 13] = [
     ("directory", directory),
     ("operations", operations),
     ("crashes", crashes),
+    #[cfg(feature = "sqlite")]
+    ("database", database),
 ];

@@ -30,6 +30,8 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "operations" => runs(),
         // Setup, point, chance and steps.
         "crashes" => vec![vec![0, 40, 1, 0, 8, 13], vec![1, 20, 2, 9, 13, 5, 15], vec![2, 60, 3, 3, 13, 2, 6, 11, 17]],
+        #[cfg(feature = "sqlite")]
+        "database" => super::imports::seeds(),
         _ => Vec::new(),
     }
 }

@@ -1,13 +1,13 @@
-//! What an import does with each row of a thread, decided from ids alone. Pure.
+//! What becomes of each checkpoint of a thread that is taken elsewhere, decided from ids alone. Pure.
 //!
 //! A checkpoint can only be added at the end of its thread, so a thread that is there already is
 //! extended only if the source tells the same story: all its ids, in the same order.
 
 use std::collections::{HashMap, HashSet};
 
-use taffrail::CheckpointId;
+use crate::checkpoint::CheckpointId;
 
-/// What becomes of a row.
+/// What becomes of a checkpoint that is to be taken into a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It is put.
@@ -20,8 +20,10 @@ pub enum Fate {
     Diverged,
 }
 
-/// The fates of a thread's rows. `there` are the ids the thread has, `rows` those of the source
-/// (None: one that will be given a fresh id), both oldest first; `keep` is how many a thread keeps.
+/// The fates of a source's rows of one thread. `there` are the ids the thread has, `rows` those of the source
+/// (None: one that will be given a fresh id), both oldest first; `keep` is how many the thread keeps.
+///
+/// For an importer of one's own: so do [`copy`](crate::copy) and the imports decide. Cost: linear.
 pub fn fates(there: &[CheckpointId], rows: &[Option<CheckpointId>], keep: Option<u64>) -> Vec<Fate> {
     let present: HashSet<&CheckpointId> = there.iter().collect();
     let mut first_at = HashMap::new();

@@ -1,0 +1,111 @@
+//! Copying from any place to any other: a place as a source.
+
+use super::{Carried, Followed, Row, Source, Tally, Tell, carry};
+use crate::checkpoint::{Attachment, CheckpointId};
+use crate::checkpointer::Checkpointer;
+use crate::error::{Error, ErrorKind, Result};
+use crate::query::{HistoryQuery, ThreadQuery};
+
+/// Copies all threads from one place to another: ids, order, parents, metadata, times, tags, attachments,
+/// every byte. `tell` hears how far it is, and by name whatever is left behind.
+///
+/// Nothing that `dest` has is changed. An id that its thread has there is skipped; a thread that is there is
+/// extended at its end, and only where all its ids stand in `source` in the same order, else it is left behind.
+/// Of each thread the newest are taken that `dest` keeps. So it can be done again, adding what is new, and goes
+/// on where it was ended. A `dest` without a thread is first set to keep as many as `source` does, and threads
+/// with a number of their own take it along, where both places can tell and set such numbers.
+///
+/// A thread goes in one batch where it fits into 8 MiB and 4,096 checkpoints (one with its own number: behind
+/// its first checkpoint), else in several, oldest first; all are synced as `dest` does it. Afterwards all that
+/// was put is read back from `dest` and compared; times may differ by less than a millisecond, for a place that
+/// keeps them less finely. A parent that is not there (it was trimmed, as a rule) is left out; so is what is
+/// attached to checkpoints that never came, which no place lists. Of a `source` that is written to meanwhile each
+/// thread is as it was when its turn came. Memory: two batches, and about 150 bytes for each checkpoint of a thread.
+///
+/// Errors: `InvalidInput` for one handle as both places; `Conflict` where another writer of `dest` is in the way
+/// again and again, or changed what was just copied; `Corrupt` where it is read back otherwise, or cannot be
+/// read in `source`; and what reading and writing answer. What was copied before an error stays. What `dest`
+/// refuses for what it is (`InvalidInput`, `TooLarge`, `Unsupported`) is no error: it is told, counted, and the
+/// rest is copied.
+///
+/// ```
+/// use taffrail::prelude::*;
+/// use taffrail::{MemoryCheckpointer, carry::Event};
+/// # let scratch = tempfile::tempdir().unwrap();
+/// # let dir = scratch.path().join("runs");
+/// let source = MemoryCheckpointer::new();
+/// source.put("trip", &vec!["plan"])?;
+/// let dest = Store::open(&dir)?;
+/// let mut left = Vec::new();
+/// let copied = taffrail::copy(&source, &dest, &mut |event| {
+///     if let Event::Left(what) = event {
+///         left.push(what.error.to_string());
+///     }
+/// })?;
+/// assert_eq!((copied.put, left.len()), (1, 0));
+/// assert_eq!(dest.get::<Vec<String>>("trip")?.unwrap(), ["plan"]);
+/// # Ok::<(), taffrail::Error>(())
+/// ```
+pub fn copy(source: &dyn Checkpointer, dest: &dyn Checkpointer, tell: Tell<'_>) -> Result<Carried> {
+    if std::ptr::addr_eq(source, dest) && size_of_val(source) > 0 {
+        return Err(Error::invalid("a place cannot be copied to itself"));
+    }
+    let mut tally = Tally { carried: Carried::default(), tell };
+    carry(&mut Place { place: source, threads: Vec::new() }, dest, &mut tally)?;
+    Ok(tally.carried)
+}
+
+/// A place to copy from.
+struct Place<'a> {
+    place: &'a dyn Checkpointer,
+    threads: Vec<String>,
+}
+
+impl Source for Place<'_> {
+    fn size(&mut self) -> Result<u64> {
+        let mut checkpoints = 0;
+        for info in self.place.list_threads(&ThreadQuery::default())? {
+            let info = info?;
+            checkpoints += info.checkpoints;
+            self.threads.push(info.thread);
+        }
+        Ok(checkpoints)
+    }
+
+    fn threads(&mut self, _: &mut Tally<'_>) -> Result<Vec<String>> {
+        Ok(std::mem::take(&mut self.threads))
+    }
+
+    fn max_history(&mut self, thread: Option<&str>) -> Result<Option<usize>> {
+        self.place.max_history(thread)
+    }
+
+    fn list(&mut self, thread: &str, _: &mut Tally<'_>) -> Result<Vec<CheckpointId>> {
+        let newest_first = self.place.list(thread, &HistoryQuery::default())?;
+        let mut ids: Vec<_> = newest_first.map(|info| info.map(|info| info.id)).collect::<Result<_>>()?;
+        ids.reverse();
+        Ok(ids)
+    }
+
+    fn load(&mut self, thread: &str, id: &CheckpointId, tally: &mut Tally<'_>) -> Result<Option<Row>> {
+        let Some(found) = self.place.load_bytes(thread, id)? else {
+            tally.carried.gone += 1;
+            tally.done(1);
+            return Ok(None);
+        };
+        let parent = found.info.parent.map_or(Followed::Nothing, Followed::Id);
+        let (tag, metadata, saved_at) = (found.info.tag, found.info.metadata, Some(found.info.saved_at));
+        Ok(Some(Row { tag, state: found.state, metadata, saved_at, parent }))
+    }
+
+    fn attachments(&mut self, thread: &str, id: &CheckpointId, _: &mut Tally<'_>) -> Result<Vec<Attachment>> {
+        match self.place.attachments(thread, id) {
+            Err(error) if error.kind() == ErrorKind::Unsupported => Ok(Vec::new()),
+            found => found,
+        }
+    }
+
+    fn awaited(&mut self, _: &str, _: &mut Tally<'_>) -> Result<Vec<CheckpointId>> {
+        Ok(Vec::new())
+    }
+}

@@ -1,0 +1,478 @@
+//! `taffrail::copy` between all places: everything goes along, once, and what cannot is told by name.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
+
+use taffrail::carry::{Carried, Event, LeftWhat};
+use taffrail::prelude::*;
+use taffrail::{
+    Attachment, Batch, Capabilities, Checkpoint, CheckpointInfo, Committed, Error, ErrorKind, FileCheckpointer, HistoryQuery, Items,
+    MemoryCheckpointer, Metadata, OnExisting, Operation, Parent, PutOptions, Result, StateBytes, Store, ThreadInfo, ThreadQuery, TypeTag,
+};
+
+fn id(text: impl AsRef<str>) -> CheckpointId {
+    CheckpointId::new(text).unwrap()
+}
+
+fn options(own: &str) -> PutOptions {
+    PutOptions::default().id(id(own))
+}
+
+/// A place that keeps all.
+fn memory() -> MemoryCheckpointer {
+    MemoryCheckpointer::with_max_history(None).unwrap()
+}
+
+/// Copies and answers what was left behind, by name and reason.
+fn copied(source: &dyn Checkpointer, dest: &dyn Checkpointer) -> (Carried, Vec<String>) {
+    let mut left = Vec::new();
+    let carried = taffrail::copy(source, dest, &mut |event| left.extend(told(event)));
+    (carried.unwrap(), left)
+}
+
+fn told(event: Event<'_>) -> Option<String> {
+    let Event::Left(left) = event else { return None };
+    let key = if let LeftWhat::Attachment(key) = left.what { key } else { "" };
+    Some(format!("{:?} {:?} {key} {:?}", left.thread.unwrap_or(""), left.id.unwrap_or(""), left.error.kind()))
+}
+
+/// All that a place shows, numbers aside.
+fn shown(place: &dyn Checkpointer) -> Vec<String> {
+    let mut lines = Vec::new();
+    for thread in place.threads().unwrap() {
+        for step in place.history_bytes(&thread, &HistoryQuery::default()).unwrap() {
+            let step = step.unwrap();
+            let info = &step.info;
+            lines.push(format!(
+                "{thread:?} {} {:?} {:?} {} {} {:?}",
+                info.id,
+                info.parent,
+                info.saved_at,
+                info.metadata.as_str(),
+                info.tag,
+                StateBytes::clone(&step.state).iter().fold(step.state.len() as u64, |sum, &byte| sum.wrapping_mul(31) + u64::from(byte))
+            ));
+            for attachment in place.attachments(&thread, &info.id).unwrap_or_default() {
+                lines.push(format!("  {} {} {:?}", attachment.key, attachment.tag, &attachment.value[..]));
+            }
+        }
+    }
+    lines
+}
+
+fn ids(place: &dyn Checkpointer, thread: &str) -> String {
+    let newest_first = place.list(thread, &HistoryQuery::default()).unwrap();
+    let mut ids: Vec<_> = newest_first.map(|info| info.unwrap().id.to_string()).collect();
+    ids.reverse();
+    ids.join(" ")
+}
+
+fn put(place: &dyn Checkpointer, thread: &str, ids: &str) {
+    ids.split_whitespace().for_each(|own| drop(place.put_with(thread, &own, options(own)).unwrap()));
+}
+
+/// One of each thing that a checkpoint can have.
+fn tell_a_story(place: &dyn Checkpointer) {
+    let at = |nanos: u64| SystemTime::UNIX_EPOCH + Duration::from_nanos(nanos);
+    for thread in ["t", "a\nb", "é/..", "\"q\" "] {
+        let named =
+            options("one").metadata(Metadata::from_json("{ \"who\": \"é\", \"n\": 1.0}").unwrap()).saved_at(at(1_700_000_000_123_456_789));
+        place.put_bytes(thread, TypeTag::JSON, b" {\"n\":1.0,\"n\":12345678901234567890}\n", named).unwrap();
+        place.put_bytes(thread, TypeTag::MSGPACK, b"\x00\xff", options("two")).unwrap();
+        place.put_bytes(thread, TypeTag::new("my own").unwrap(), b"", options("three").parent(Parent::Id(id("one")))).unwrap();
+        place.put_bytes(thread, TypeTag::JSON, "\"é\"".as_bytes(), options("four").parent(Parent::Root).saved_at(at(0))).unwrap();
+        place.put_bytes(thread, TypeTag::BYTES, &vec![7; 300_000], PutOptions::default()).unwrap();
+        if place.capabilities().attachments {
+            place.attach(thread, &id("two"), "b", TypeTag::BYTES, b"\xff", OnExisting::Keep).unwrap();
+            place.attach(thread, &id("two"), "a", TypeTag::JSON, b"{\"x\":1.0}", OnExisting::Keep).unwrap();
+        }
+    }
+}
+
+#[test]
+fn everything_goes_along_between_all_places_and_a_second_time_adds_nothing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let dir = |name: String| scratch.path().join(name);
+    for (number, (from, to)) in (0..3).flat_map(|from| (0..3).map(move |to| (from, to))).enumerate() {
+        let open = |kind: i32, name: &str| -> Box<dyn Checkpointer> {
+            match kind {
+                0 => Box::new(MemoryCheckpointer::new()),
+                1 => Box::new(FileCheckpointer::open(dir(format!("{name}-{number}"))).unwrap()),
+                _ => Box::new(Store::open(dir(format!("{name}-{number}"))).unwrap()),
+            }
+        };
+        let (source, dest) = (open(from, "from"), open(to, "to"));
+        tell_a_story(&source);
+        let both = source.capabilities().attachments && dest.capabilities().attachments;
+        let (first, left) = copied(&source, &dest);
+        assert_eq!((first.put, first.skipped(), first.refused), (20, 0, 0), "{from} to {to}");
+        assert_eq!(first.attached, if both { 8 } else { 0 });
+        assert_eq!(first.attachments_left as usize, left.len());
+        let without = |lines: Vec<String>| lines.into_iter().filter(|line| both || !line.starts_with("  ")).collect::<Vec<_>>();
+        assert_eq!(without(shown(&dest)), without(shown(&source)), "{from} to {to}");
+        let (second, _) = copied(&source, &dest);
+        assert_eq!((second.put, second.present, second.attached), (0, 20, 0));
+        assert_eq!(without(shown(&dest)), without(shown(&source)));
+        source.put_with("t", &1, options("new")).unwrap();
+        let (third, _) = copied(&source, &dest);
+        assert_eq!((third.put, third.present), (1, 20));
+        assert_eq!(ids(&dest, "t"), ids(&source, "t"));
+    }
+}
+
+type Before<'a> = dyn Fn(&MemoryCheckpointer, &Batch<'_>) -> Result<()> + Send + Sync + 'a;
+
+/// A place in memory that others come in the way of.
+struct Between<'a> {
+    place: MemoryCheckpointer,
+    capabilities: Capabilities,
+    /// What is done before each commit and each retain, which does not come about where it fails.
+    before: Box<Before<'a>>,
+    /// What is made of a checkpoint that is read.
+    reads: fn(&mut Checkpoint<StateBytes>),
+    /// What is made of attachments that are read.
+    reads_attachments: fn(&mut Vec<Attachment>),
+}
+
+impl<'a> Between<'a> {
+    fn new(place: MemoryCheckpointer) -> Self {
+        let capabilities = place.capabilities();
+        Between { place, capabilities, before: Box::new(|_, _| Ok(())), reads: |_| {}, reads_attachments: |_| {} }
+    }
+
+    fn before(self, before: impl Fn(&MemoryCheckpointer, &Batch<'_>) -> Result<()> + Send + Sync + 'a) -> Self {
+        Between { before: Box::new(before), ..self }
+    }
+}
+
+impl Checkpointer for Between<'_> {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+    fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>> {
+        (self.before)(&self.place, batch)?;
+        self.place.commit(batch)
+    }
+    fn get_bytes(&self, thread: &str) -> Result<Option<Checkpoint<StateBytes>>> {
+        self.place.get_bytes(thread)
+    }
+    fn load_bytes(&self, thread: &str, id: &CheckpointId) -> Result<Option<Checkpoint<StateBytes>>> {
+        self.place.load_bytes(thread, id)
+    }
+    fn history_bytes(&self, thread: &str, query: &HistoryQuery) -> Result<Items<Checkpoint<StateBytes>>> {
+        let reads = self.reads;
+        let read = move |step: Result<Checkpoint<StateBytes>>| {
+            step.map(|mut step| {
+                reads(&mut step);
+                step
+            })
+        };
+        Ok(Box::new(self.place.history_bytes(thread, query)?.map(read)))
+    }
+    fn list(&self, thread: &str, query: &HistoryQuery) -> Result<Items<CheckpointInfo>> {
+        self.place.list(thread, query)
+    }
+    fn list_threads(&self, query: &ThreadQuery) -> Result<Items<ThreadInfo>> {
+        self.place.list_threads(query)
+    }
+    fn attachments(&self, thread: &str, id: &CheckpointId) -> Result<Vec<Attachment>> {
+        let mut attachments = self.place.attachments(thread, id)?;
+        (self.reads_attachments)(&mut attachments);
+        Ok(attachments)
+    }
+    fn retain(&self, thread: Option<&str>, keep: Option<usize>) -> Result<()> {
+        (self.before)(&self.place, &Batch::new())?;
+        self.place.retain(thread, keep)
+    }
+    fn max_history(&self, thread: Option<&str>) -> Result<Option<usize>> {
+        self.place.max_history(thread)
+    }
+}
+
+#[test]
+fn what_is_read_back_otherwise_is_an_error() {
+    let source = memory();
+    tell_a_story(&source);
+    let changes: [fn(&mut Checkpoint<StateBytes>); 5] = [
+        |step| {
+            if step.info.id.as_str() == "two" {
+                step.state = StateBytes::from(b"\x00\xfe".to_vec());
+            }
+        },
+        |step| step.info.tag = TypeTag::BYTES,
+        |step| step.info.metadata = Metadata::default(),
+        |step| step.info.parent = None,
+        |step| step.info.saved_at += Duration::from_millis(1),
+    ];
+    for reads in changes {
+        let dest = Between { reads, ..Between::new(memory()) };
+        let error = taffrail::copy(&source, &dest, &mut |_| {}).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
+        assert!(error.thread().is_some() && error.to_string().contains("checkpoint "), "{error}");
+    }
+    // A place may keep times less finely.
+    let coarse = Between { reads: |step| step.info.saved_at += Duration::from_nanos(999_999), ..Between::new(memory()) };
+    assert_eq!(copied(&source, &coarse).0.put, 20);
+    for reads_attachments in
+        [|all: &mut Vec<Attachment>| all.truncate(1), |all: &mut Vec<Attachment>| all.iter_mut().for_each(|one| one.tag = TypeTag::BYTES)]
+    {
+        let dest = Between { reads_attachments, ..Between::new(memory()) };
+        let error = taffrail::copy(&source, &dest, &mut |_| {}).unwrap_err();
+        assert!(error.kind() == ErrorKind::Conflict && error.to_string().contains("attachment"), "{error}");
+    }
+}
+
+#[test]
+fn a_place_without_attachments_leaves_them_behind_by_name() {
+    let source = memory();
+    put(&source, "t", "a b");
+    for key in ["k1", "k2"] {
+        source.attach("t", &id("a"), key, TypeTag::JSON, b"1", OnExisting::Keep).unwrap();
+    }
+    let mut dest = Between::new(memory());
+    dest.capabilities.attachments = false;
+    for (put, present) in [(2, 0), (0, 2)] {
+        let (carried, left) = copied(&source, &dest);
+        assert_eq!((carried.put, carried.present, carried.attached, carried.attachments_left, carried.refused), (put, present, 0, 2, 0));
+        assert_eq!(left, [r#""t" "a" k1 Unsupported"#, r#""t" "a" k2 Unsupported"#]);
+    }
+}
+
+#[test]
+fn what_was_attached_since_is_attached_and_what_is_there_stays() {
+    let (source, dest) = (memory(), memory());
+    put(&source, "t", "a");
+    copied(&source, &dest);
+    source.attach("t", &id("a"), "new", TypeTag::JSON, b"1", OnExisting::Keep).unwrap();
+    source.attach("t", &id("a"), "own", TypeTag::JSON, b"1", OnExisting::Keep).unwrap();
+    dest.attach("t", &id("a"), "own", TypeTag::JSON, b"2", OnExisting::Keep).unwrap();
+    assert_eq!(copied(&source, &dest).0.attached, 1);
+    assert_eq!(copied(&source, &dest).0.attached, 0);
+    let attached: Vec<_> = dest.attachments("t", &id("a")).unwrap().into_iter().map(|one| (one.key, one.value.into_vec())).collect();
+    assert_eq!(attached, [("new".to_owned(), b"1".to_vec()), ("own".to_owned(), b"2".to_vec())]);
+}
+
+#[test]
+fn a_number_that_is_kept_goes_along_to_a_place_without_threads() {
+    let source = MemoryCheckpointer::with_max_history(7).unwrap();
+    put(&source, "t", "a b c");
+    put(&source, "few", "a b c d");
+    source.retain(Some("few"), Some(2)).unwrap();
+    let many: Vec<String> = (0..300).map(|number| format!("s{number}")).collect();
+    put(&source, "many", "x");
+    source.retain(Some("many"), None).unwrap();
+    put(&source, "many", &many.join(" "));
+    let scratch = tempfile::tempdir().unwrap();
+    let store = Store::open(scratch.path().join("runs")).unwrap();
+    for dest in [&memory() as &dyn Checkpointer, &store] {
+        assert_eq!(copied(&source, dest).0.put, 3 + 2 + 301);
+        assert_eq!(
+            [None, Some("t"), Some("few"), Some("many")].map(|thread| dest.max_history(thread).unwrap()),
+            [Some(7), Some(7), Some(2), None]
+        );
+        assert_eq!((ids(dest, "few"), ids(dest, "many")), ("c d".to_owned(), format!("x {}", many.join(" "))));
+        assert_eq!(copied(&source, dest).0.put, 0);
+    }
+    let used = MemoryCheckpointer::with_max_history(2).unwrap();
+    put(&used, "mine", "1 2");
+    let (carried, left) = copied(&source, &used);
+    assert_eq!((carried.put, carried.too_old, carried.begun_anew, left.len()), (2 + 2 + 301, 1, 2, 0), "a thread's first has no parent");
+    assert_eq!((used.max_history(None).unwrap(), ids(&used, "t").as_str(), ids(&used, "mine").as_str()), (Some(2), "b c", "1 2"));
+    assert_eq!(copied(&source, &used).0.put, 0);
+}
+
+/// Ended before each of its writes, once and then done again: the numbers are there, and all that they keep.
+#[test]
+fn wherever_it_is_ended_the_numbers_come_before_what_they_keep() {
+    let source = MemoryCheckpointer::with_max_history(7).unwrap();
+    put(&source, "few", "a b c d");
+    source.retain(Some("few"), Some(2)).unwrap();
+    put(&source, "many", "x");
+    source.retain(Some("many"), None).unwrap();
+    put(&source, "many", &(0..100).map(|number| format!("s{number} ")).collect::<String>());
+    put(&source, "t", "a b c");
+    let numbers =
+        |place: &MemoryCheckpointer| [None, Some("few"), Some("many"), Some("t")].map(|thread| place.max_history(thread).unwrap());
+    for ended in 0.. {
+        let place = MemoryCheckpointer::new();
+        let left = AtomicUsize::new(ended);
+        let dest = Between::new(place.clone()).before(|_, _| {
+            let none = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err();
+            if none { Err(Error::new(ErrorKind::Io, "the plug was pulled")) } else { Ok(()) }
+        });
+        let whole = taffrail::copy(&source, &dest, &mut |_| {}).is_ok();
+        for thread in place.threads().unwrap() {
+            assert!(ids(&source, &thread).starts_with(&ids(&place, &thread)), "{ended}: {thread}");
+        }
+        copied(&source, &place);
+        let all = |place: &MemoryCheckpointer| ["few", "many", "t"].map(|thread| ids(place, thread));
+        assert_eq!((all(&place), numbers(&place)), (all(&source), numbers(&source)), "ended before write {ended}");
+        if whole {
+            // The place's number, two batches for each thread with its own and that number, one for the rest.
+            assert_eq!(ended, 1 + 2 + 2 + 2);
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_thread_with_a_story_of_its_own_is_left_behind_by_name() {
+    let (source, dest) = (memory(), memory());
+    put(&source, "t", "a b c");
+    put(&source, "u", "a b c");
+    put(&source, "v", "a b c d");
+    put(&dest, "t", "a mine");
+    put(&dest, "u", "b a");
+    put(&dest, "v", "a c");
+    let (carried, left) = copied(&source, &dest);
+    assert_eq!((carried.put, carried.present, carried.too_old, carried.diverged), (1, 2 + 1 + 2, 1, 2 + 1));
+    assert_eq!(left, [r#""t" ""  Conflict"#, r#""u" ""  Conflict"#]);
+    assert_eq!(["t", "u", "v"].map(|thread| ids(&dest, thread)), ["a mine", "b a", "a c d"]);
+}
+
+#[test]
+fn what_is_refused_costs_itself_alone() {
+    let source = memory();
+    put(&source, "s", "a b");
+    for (own, bytes) in [("a", 10), ("large", 5_000), ("c", 10)] {
+        source.put_bytes("t", TypeTag::BYTES, &vec![1; bytes], options(own)).unwrap();
+    }
+    source.attach("t", &id("large"), "k", TypeTag::JSON, b"1", OnExisting::Keep).unwrap();
+    source.attach("t", &id("c"), "k", TypeTag::BYTES, &[1; 5_000], OnExisting::Keep).unwrap();
+    source.attach("t", &id("c"), "l", TypeTag::BYTES, &[1; 5], OnExisting::Keep).unwrap();
+    put(&source, "u", "a b");
+    let small = |_: &MemoryCheckpointer, batch: &Batch<'_>| batch.check(1_000);
+    let dest = Between::new(memory()).before(small);
+    let (carried, left) = copied(&source, &dest);
+    assert_eq!((carried.put, carried.refused, carried.attached, carried.attachments_left), (6, 1, 1, 2));
+    assert_eq!(left, [r#""t" "large"  TooLarge"#, r#""t" "large" k TooLarge"#, r#""t" "c" k TooLarge"#]);
+    assert_eq!((ids(&dest, "t").as_str(), carried.begun_anew), ("a c", 1));
+    assert_eq!(dest.head("t").unwrap().unwrap().parent, None, "its parent was refused");
+    let (again, _) = copied(&source, &dest);
+    assert_eq!((again.put, again.present, again.too_old), (0, 6, 1), "it would have to go in front now");
+    let store_dir = tempfile::tempdir().unwrap();
+    let store = Store::options().max_state_bytes(1_000).open(store_dir.path().join("runs")).unwrap();
+    assert_eq!((copied(&source, &store).0.refused, ids(&store, "t").as_str()), (1, "a c"));
+}
+
+/// Small threads share a batch; one that fits into a batch is in one; of one that does not its beginning stands.
+#[test]
+fn a_thread_goes_whole_where_it_fits_and_else_its_beginning_stands() {
+    let source = memory();
+    let state = vec![5; 100_000];
+    // 30 threads of 1 MB, and one of 20 MB: each batch has at most 8 MiB.
+    for thread in 0..30 {
+        (0..10).for_each(|step| {
+            drop(source.put_bytes(&format!("t{thread:02}"), TypeTag::BYTES, &state, options(&format!("s{step}"))).unwrap())
+        });
+    }
+    (0..200).for_each(|step| drop(source.put_bytes("z", TypeTag::BYTES, &state, options(&format!("s{step:03}"))).unwrap()));
+    let commits = AtomicUsize::new(0);
+    let count = |_: &MemoryCheckpointer, batch: &Batch<'_>| {
+        commits.fetch_add(1, Ordering::Relaxed);
+        let bytes: usize =
+            batch.operations().iter().map(|each| if let Operation::Put { state, .. } = each { state.len() } else { 0 }).sum();
+        assert!(bytes <= 8 << 20, "{bytes}");
+        Ok(())
+    };
+    assert_eq!(copied(&source, &Between::new(memory()).before(count)).0.put, 500);
+    let all = commits.into_inner();
+    assert!((7..12).contains(&all), "{all} batches for 50 MB");
+    for ended in 0..all {
+        let place = memory();
+        let left = AtomicUsize::new(ended);
+        let dest = Between::new(place.clone()).before(|_, _| {
+            let none = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_err();
+            if none { Err(Error::new(ErrorKind::Io, "the plug was pulled")) } else { Ok(()) }
+        });
+        assert_eq!(taffrail::copy(&source, &dest, &mut |_| {}).unwrap_err().kind(), ErrorKind::Io);
+        for thread in place.threads().unwrap() {
+            let (there, whole) = (ids(&place, &thread), ids(&source, &thread));
+            assert!(there == whole || thread == "z" && whole.starts_with(&there), "{thread}: {there}");
+        }
+        let before = place.list_threads(&ThreadQuery::default()).unwrap().map(|info| info.unwrap().checkpoints).sum::<u64>();
+        let (carried, left) = copied(&source, &place);
+        assert_eq!((carried.put, carried.present, left.len()), (500 - before, before, 0));
+        assert_eq!(shown(&place), shown(&source));
+    }
+}
+
+#[test]
+fn who_writes_beside_it_is_met_without_doubles() {
+    let source = memory();
+    put(&source, "t", "a b c d e");
+    put(&source, "u", "a b");
+    // Another copy of the same is half way, each time that this one commits.
+    let beside = Mutex::new(vec!["c", "b", "a"]);
+    let dest = Between::new(memory()).before(|place, _| {
+        if let Some(own) = beside.lock().unwrap().pop() {
+            put(place, "t", own);
+        }
+        Ok(())
+    });
+    let (carried, left) = copied(&source, &dest);
+    assert_eq!((carried.put, carried.present, left.len()), (4, 3, 0));
+    assert_eq!((ids(&dest, "t").as_str(), ids(&dest, "u").as_str()), ("a b c d e", "a b"));
+    // One that tells another story makes it a thread of its own.
+    let strangers = Mutex::new(vec!["mine"]);
+    let dest = Between::new(memory()).before(|place, _| {
+        strangers.lock().unwrap().pop().into_iter().for_each(|own| put(place, "t", own));
+        Ok(())
+    });
+    let (carried, left) = copied(&source, &dest);
+    assert_eq!((carried.put, carried.diverged, left.as_slice()), (2, 5, &[r#""t" ""  Conflict"#.to_owned()][..]));
+    // One that never lets it through is a conflict.
+    let number = AtomicUsize::new(0);
+    let dest = Between::new(memory()).before(|place, _| {
+        let number = number.fetch_add(1, Ordering::Relaxed);
+        place.delete("t")?;
+        if number.is_multiple_of(2) { place.put_with("t", &1, options("a")).map(drop) } else { Ok(()) }
+    });
+    assert_eq!(taffrail::copy(&source, &dest, &mut |_| {}).unwrap_err().kind(), ErrorKind::Conflict);
+}
+
+#[test]
+fn two_copies_at_once_are_one() {
+    let source = MemoryCheckpointer::new();
+    for thread in 0..20 {
+        (0..40).for_each(|step| drop(source.put_with(&format!("t{thread}"), &vec![step; 50], options(&format!("s{step}"))).unwrap()));
+    }
+    for _ in 0..10 {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = Store::open(scratch.path().join("runs")).unwrap();
+        let put: u64 = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..3).map(|_| scope.spawn(|| copied(&source, &store).0)).collect();
+            let carried = workers.into_iter().map(|worker| worker.join().unwrap());
+            carried.inspect(|carried| assert_eq!(carried.put + carried.skipped(), 800)).map(|carried| carried.put).sum()
+        });
+        assert_eq!(put, 800);
+        assert_eq!(shown(&store), shown(&source));
+        assert_eq!(store.stats().unwrap().dead_bytes, 0, "nothing was put twice");
+    }
+}
+
+#[test]
+fn a_place_is_not_copied_to_itself() {
+    let place = memory();
+    put(&place, "t", "a");
+    assert_eq!(taffrail::copy(&place, &place, &mut |_| {}).unwrap_err().kind(), ErrorKind::InvalidInput);
+    assert_eq!(copied(&place, &place.clone()).0.present, 1, "another handle of it has all there is");
+}
+
+#[test]
+fn how_far_it_is_is_told() {
+    let (source, dest) = (memory(), memory());
+    put(&source, "t", "a b c");
+    put(&source, "u", "a b c");
+    put(&dest, "t", "a");
+    put(&dest, "u", "x");
+    let (mut begun, mut done) = (0, 0);
+    let mut hear = |event: Event<'_>| match event {
+        Event::Begun { checkpoints } => begun += checkpoints,
+        Event::Done { checkpoints } => done += checkpoints,
+        _ => {}
+    };
+    taffrail::copy(&source, &dest, &mut hear).unwrap();
+    assert_eq!((begun, done), (6, 6));
+}
