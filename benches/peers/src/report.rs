@@ -59,7 +59,7 @@ fn section(page: &mut String, work: &Work, stores: &[Rounds]) {
         let pairs = ours.runs.iter().zip(&sqlite.runs);
         let faster = median(pairs.map(|(ours, sqlite)| sqlite.seconds / ours.seconds).collect());
         let smaller = sqlite.median(|run| run.disk_bytes as f64) / ours.median(|run| run.disk_bytes as f64);
-        let _ = writeln!(page, "\ntaffrail beside SQLite tuned: {faster:.1} times faster, {smaller:.1} times smaller.");
+        let _ = writeln!(page, "\ntaffrail beside SQLite tuned: {faster:.1} times its speed, 1/{smaller:.1} of its disk.");
     }
     if let Some(bytes) = ours.compacted_bytes {
         let put = ours.median(|run| run.state_bytes as f64) / 1e6;
