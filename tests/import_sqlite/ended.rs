@@ -206,6 +206,8 @@ fn a_writer_beside_it_costs_nothing() {
                     put_langgraph(&writer, "u", "", &id, None);
                     writer.execute_batch("COMMIT").unwrap();
                     step += 1;
+                    // Else it writes faster than anyone reads, and there is no end to it.
+                    std::thread::sleep(std::time::Duration::from_micros(200));
                 }
                 step
             });
