@@ -56,10 +56,9 @@ pub(super) struct Anchors {
 /// Finds the ops that make `target` of `base`; `false` where they would be more than `room`.
 pub(super) fn diff(base: &[u8], target: &[u8], room: usize, anchors: &mut Anchors, ops: &mut Vec<Op>) -> bool {
     ops.clear();
-    let length = base.len().min(target.len());
     let long_enough = |alike: usize| if alike >= END_BYTES_LEAST { alike } else { 0 };
     let prefix = long_enough(common_prefix(base, target));
-    let suffix = long_enough(common_suffix(&base[prefix..], &target[prefix..]).min(length - prefix));
+    let suffix = long_enough(common_suffix(&base[prefix..], &target[prefix..]));
     let mut script = Script { ops, room, done: 0, after: 0 };
     script.copy(0, 0, prefix);
     let middle_end = target.len() - suffix;

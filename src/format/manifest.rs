@@ -229,4 +229,16 @@ mod tests {
         assert_eq!(Manifest::decode(&[0; HEAD_BYTES]), Err(Flaw::Corrupt("manifest magic")));
         assert_eq!(Manifest::decode(&[0; HEAD_BYTES - 1]), Err(Flaw::Torn("manifest")));
     }
+
+    #[test]
+    fn a_manifest_may_list_a_million_segments_and_is_never_larger_than_64_mib() {
+        let length = |segments: u64| {
+            let listed = Manifest { segments: vec![manifest().segments[0]; segments as usize], ..manifest() };
+            listed.encode().len() as u64
+        };
+        let each = length(3) - length(2);
+        let most = (BYTES_MAX - length(0)) / each;
+        assert!((1_000_000..2_000_000).contains(&most), "{most} segments");
+        assert!(length(0) + most * each <= 64 << 20);
+    }
 }

@@ -65,11 +65,12 @@ impl Lock for FileLock {
 
     #[cfg(target_os = "linux")]
     fn holder(&self) -> Option<String> {
-        let locks = std::fs::read_to_string("/proc/locks").ok()?;
         let metadata = self.0.metadata().ok()?;
         let device = (rustix::fs::major(metadata.dev()), rustix::fs::minor(metadata.dev()));
         let own = std::process::id();
-        let pid = holder_in(&locks, device, metadata.ino(), own)?;
+        // The list is not read at one moment: while other locks come and go, this one may be passed over.
+        let looks = (0..LOOKS).map(|_| std::fs::read_to_string("/proc/locks").ok());
+        let pid = looks.flatten().find_map(|locks| holder_in(&locks, device, metadata.ino(), own))?;
         Some(if pid == own { "this process".to_owned() } else { named(pid) })
     }
 
@@ -78,6 +79,10 @@ impl Lock for FileLock {
         None
     }
 }
+
+/// So often the system's list of locks is looked at for a lock that must be in it.
+#[cfg(target_os = "linux")]
+const LOOKS: usize = 4;
 
 /// Makes a call until no signal interrupts it.
 pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {

@@ -220,3 +220,36 @@ fn length_at_most(prepared: &Prepared<'_>) -> u64 {
 pub(super) fn frame_around(thread: &str) -> usize {
     HEAD_BYTES + 96 + 2 * ID_BYTES_MAX + TAG_BYTES_MAX + 16 + thread.len()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::frame::frame_len;
+    use crate::format::record::{Coding, Difference, Followed, Id, Put, Record};
+
+    #[test]
+    fn a_frame_takes_no_more_beside_state_and_metadata_than_is_reckoned_with_and_not_much_less() {
+        let (id, tag) = ("i".repeat(ID_BYTES_MAX), "t".repeat(TAG_BYTES_MAX));
+        for length in [1, 300, 4096] {
+            let thread = "t".repeat(length);
+            let difference = Difference { base: 1, base_hash: 2, hash: 3, unpacked_len: 4, is_packed: true };
+            let put = Put {
+                thread: &thread,
+                id: Id::Text(&id),
+                place: 2,
+                floor: 1,
+                saved_at: i64::MAX,
+                parent: Followed::Id(Id::Text(&id)),
+                tag: &tag,
+                metadata: "",
+                state_len: 1,
+                coding: Coding::Delta(difference),
+            };
+            let mut record = Vec::new();
+            Record::Put(put).encode(&mut record);
+            // A payload of a byte is padded to eight.
+            let (longest, reckoned) = (frame_len(record.len(), 1), frame_around(&thread) as u64);
+            assert!((longest..longest + 80).contains(&reckoned), "{length}: {longest} {reckoned}");
+        }
+    }
+}

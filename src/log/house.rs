@@ -343,3 +343,118 @@ impl Drop for House {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Store;
+    use super::*;
+    use crate::batch::{Durability, PutOptions};
+    use crate::checkpoint::TypeTag;
+    use crate::checkpointer::Checkpointer;
+    use crate::testing::states::noise;
+
+    /// A store of the smallest segments, where nothing is looked for unless `auto`.
+    fn open(dir: &std::path::Path, auto: bool) -> Store {
+        let options = Store::options().segment_bytes(64 * 1024).max_history(None).auto_compaction(auto);
+        options.durability(Durability::Buffered).open(dir).unwrap()
+    }
+
+    fn put(store: &Store, thread: &str, seed: u64, length: usize) {
+        store.put_bytes(thread, TypeTag::BYTES, &noise(seed, length), PutOptions::default()).unwrap();
+    }
+
+    /// Waits until the worker that a write has started, if any, has ended; answers whether there was one.
+    fn idle(store: &Store) -> bool {
+        let worker = store.house.worker.lock().unwrap().take();
+        worker.map(|worker| worker.join().unwrap()).is_some()
+    }
+
+    fn sealed_without_hint(store: &Store) -> usize {
+        let directory = &store.shared.directory;
+        let listed = directory.manifest().unwrap().segments;
+        listed.iter().filter(|listed| listed.end != 0 && !hints::is_there(directory, listed.number)).count()
+    }
+
+    #[test]
+    fn sealed_segments_get_their_hints_unasked_and_once() {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = open(scratch.path(), true);
+        put(&store, "t", 0, 10);
+        assert!(!idle(&store), "nothing is sealed");
+        // One at a time: a worker gives way to whoever rotates meanwhile.
+        let started = (1..20).filter(|&seed| {
+            put(&store, "t", seed, 12_000);
+            idle(&store)
+        });
+        assert_eq!(started.count() as u64 + 1, store.stats().unwrap().segments);
+        assert!(store.stats().unwrap().segments > 3);
+        assert_eq!(sealed_without_hint(&store), 0);
+        put(&store, "t", 21, 10);
+        assert!(!idle(&store), "there is nothing to be done");
+    }
+
+    #[test]
+    fn nothing_is_done_unasked_where_it_is_turned_off() {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = open(scratch.path(), false);
+        (0..20).for_each(|seed| put(&store, "dead", seed, 12_000));
+        store.delete("dead").unwrap();
+        assert!(!idle(&store) && sealed_without_hint(&store) > 3);
+        assert!(store.stats().unwrap().dead_bytes > 200_000);
+    }
+
+    /// Fills some segments, and deletes some of it; then a put of another handle looks.
+    fn looked_at(dir: &std::path::Path, live: usize, dead: usize) -> Store {
+        let store = open(dir, false);
+        (0..live).for_each(|seed| put(&store, "live", seed as u64, 12_000));
+        (0..dead).for_each(|seed| put(&store, "dead", seed as u64, 12_000));
+        store.delete("dead").unwrap();
+        // Behind what is dead, so that all of that is in sealed segments.
+        (50..56).for_each(|seed| put(&store, "live", seed, 12_000));
+        store.close().unwrap();
+        let store = open(dir, true);
+        put(&store, "live", 99, 10);
+        store
+    }
+
+    #[test]
+    fn what_is_dead_goes_unasked() {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = looked_at(scratch.path(), 20, 28);
+        assert!(idle(&store), "a worker does it");
+        assert!(store.stats().unwrap().dead_bytes < 200_000, "of 330,000: {:?}", store.stats());
+        assert_eq!(sealed_without_hint(&store), 0);
+        // What is left is not worth it.
+        put(&store, "live", 100, 10);
+        assert!(!idle(&store));
+    }
+
+    #[test]
+    fn where_very_much_is_dead_the_put_itself_does_a_step() {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = looked_at(scratch.path(), 0, 60);
+        assert!(!idle(&store), "no worker was started");
+        assert!(store.stats().unwrap().dead_bytes < 600_000, "{:?}", store.stats());
+    }
+
+    #[test]
+    fn a_handle_that_is_closed_leaves_no_worker_behind() {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = looked_at(scratch.path(), 40, 44);
+        let shared = Arc::downgrade(&store.shared);
+        drop(store);
+        assert!(shared.upgrade().is_none(), "a worker goes on in a store that is closed");
+    }
+
+    #[test]
+    fn compaction_is_held_to_a_pace_and_ends_when_it_is_told_to() {
+        let stop = AtomicBool::new(false);
+        let pace = paced(Some(&stop));
+        let start = Instant::now();
+        [BYTES_PER_SECOND / 50, 0].iter().for_each(|&bytes| pace(bytes).unwrap());
+        assert!(start.elapsed() >= Duration::from_millis(20), "what takes 20 ms was let through in {:?}", start.elapsed());
+        stop.store(true, Relaxed);
+        assert_eq!(pace(0).unwrap_err().kind(), ErrorKind::Busy);
+        paced(None)(0).unwrap();
+    }
+}

@@ -122,3 +122,47 @@ impl MovesOf<'_> {
         &self.places[from..from + length]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::ids::IdKey;
+    use crate::log::view::{StateLen, View};
+
+    fn at(segment: u32, offset8: u32) -> Location {
+        Location { segment, offset8, length8: 2 }
+    }
+
+    /// A keyframe and two deltas on it, all in segment 1, the first two trimmed and hidden; and one behind them.
+    fn view() -> View {
+        let entry = |place: u64| {
+            let state_len = StateLen::new(3, place == 2 || place == 3);
+            Entry { place, id: IdKey::Uuid([0, place]), at: at(1, place as u32 * 10), state_len }
+        };
+        (1..=4).fold(View::empty("t".into()), |view, place| view.put(entry(place), 0)).above(3)
+    }
+
+    /// Where the frames stand: of what is hidden, and of what is shown.
+    fn places(view: &View) -> (Vec<Location>, Vec<Location>) {
+        (view.hidden().iter().map(|entry| entry.at).collect(), view.entries().map(|entry| entry.at).collect())
+    }
+
+    #[test]
+    fn what_is_hidden_moves_with_what_is_shown() {
+        assert_eq!(places(&view()), (vec![at(1, 10), at(1, 20)], vec![at(1, 30), at(1, 40)]));
+        let shift = Shift { from: at(1, 20), to: at(2, 5) };
+        let moved = view().moved(&shift);
+        assert_eq!(places(&moved), (vec![at(1, 10), at(2, 5)], vec![at(2, 15), at(2, 25)]));
+        let mut moves = Moves { gone: [1].into(), ..Moves::default() };
+        (1..=4).for_each(|place| moves.add("t", place, at(7, place as u32)));
+        moves.sort();
+        let relocated = view().relocated(&moves).unwrap();
+        assert_eq!(places(&relocated), (vec![at(7, 1), at(7, 2)], vec![at(7, 3), at(7, 4)]));
+        assert_eq!((relocated.floor(), relocated.frame_bytes()), (3, 4 * 16));
+        // One that is nowhere leaves nothing to be told.
+        let mut moves = Moves { gone: [1].into(), ..Moves::default() };
+        [1, 3, 4].iter().for_each(|&place| moves.add("t", place, at(7, place as u32)));
+        moves.sort();
+        assert!(view().relocated(&moves).is_none());
+    }
+}

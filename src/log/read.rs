@@ -137,3 +137,36 @@ pub(crate) fn describe(put: &Put<'_>, view: &View) -> Result<CheckpointInfo> {
         bytes: u64::from(put.state_len),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::record::{Difference, Id};
+    use crate::log::location::Location;
+
+    #[test]
+    fn a_record_is_meant_if_all_that_the_index_knows_of_it_fits() {
+        let id = Id::Uuid([7; 16]);
+        let (parent, coding) = (Followed::Nothing, Coding::Whole);
+        let put = Put { thread: "t", id, place: 5, floor: 1, saved_at: 3, parent, tag: "", metadata: "", state_len: 9, coding };
+        let at = Location { segment: 1, offset8: 9, length8: 2 };
+        let entry = Entry { place: 5, id: IdKey::of_record(&put.id), at, state_len: StateLen::new(9, false) };
+        let view = View::empty("t".into());
+        assert!(is_meant(&put, &view, &entry));
+        // What else it says is not the index's to know.
+        assert!(is_meant(&Put { floor: 2, saved_at: 4, coding: Coding::Packed, ..put.clone() }, &view, &entry));
+        let delta = Coding::Delta(Difference::default());
+        for other in [
+            Put { place: 6, ..put.clone() },
+            Put { thread: "u", ..put.clone() },
+            Put { id: Id::Uuid([8; 16]), ..put.clone() },
+            Put { id: Id::Text("7"), ..put.clone() },
+            Put { state_len: 10, ..put.clone() },
+            Put { coding: delta, ..put.clone() },
+        ] {
+            assert!(!is_meant(&other, &view, &entry), "{other:?}");
+        }
+        let as_delta = Entry { state_len: StateLen::new(9, true), ..entry };
+        assert!(is_meant(&Put { coding: delta, ..put.clone() }, &view, &as_delta) && !is_meant(&put, &view, &as_delta));
+    }
+}

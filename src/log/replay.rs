@@ -198,3 +198,28 @@ impl Replay {
         settled.filter(|(_, view)| !view.is_nothing()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::record::{Coding, Followed, Id};
+
+    #[test]
+    fn a_thread_that_shows_nothing_any_more_is_none() {
+        let at = Location { segment: 1, offset8: 9, length8: 2 };
+        let put = |place| {
+            let (id, parent, coding) = (Id::Uuid([place as u8; 16]), Followed::Nothing, Coding::Whole);
+            Record::Put(Put { thread: "t", id, place, floor: 0, saved_at: 0, parent, tag: "", metadata: "", state_len: 3, coding })
+        };
+        let one = apply(None, &put(1), at).unwrap();
+        assert_eq!(one.len(), 1);
+        let two = apply(Some(&one), &put(2), at).unwrap();
+        let thread = "t";
+        assert_eq!(apply(Some(&two), &Record::DeleteCheckpoint { thread, place: 2 }, at), Some(one.clone()));
+        for ends in [Record::DeleteCheckpoint { thread, place: 1 }, Record::Trim { thread, floor: 2 }, Record::DeleteThread { thread }] {
+            assert_eq!(apply(Some(&one), &ends, at), None, "{ends:?}");
+            assert_eq!(apply(None, &ends, at), None, "{ends:?}");
+        }
+        assert_eq!(apply(None, &Record::Keep { thread, keep: Some(3) }, at), None);
+    }
+}

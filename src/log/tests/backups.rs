@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::failing::{Action, Failing, Fault, Kind, Moment};
 use super::faults::{Contents, contents, options, put};
-use super::{Scratch, Views, views};
+use super::{Scratch, Views, image, views};
 use crate::batch::{Durability, PutOptions};
 use crate::checkpoint::{Checkpoint, CheckpointId, Metadata, StateBytes, TypeTag};
 use crate::checkpointer::Checkpointer;
@@ -199,9 +199,41 @@ fn a_backup_of_what_is_damaged_says_where() {
         (error.kind(), error.thread(), error.file()),
         (ErrorKind::Corrupt, Some("limited"), Some((&*path, Some(entry.at.offset()))))
     );
+    assert!(error.to_string().contains("damaged record"), "{error}");
     assert_eq!(std::fs::read_dir(&dest).unwrap().count(), 0);
     std::fs::remove_file(scratch.dir().join("0000000000000001.seg")).unwrap();
     assert_eq!(Store::open(scratch.dir()).unwrap().backup(&dest).unwrap_err().kind(), ErrorKind::Corrupt);
+}
+
+/// Removed by hand, not replaced: that is told at once, by the file's name.
+#[test]
+fn a_segment_removed_under_a_handle_is_told_and_nothing_is_copied() {
+    for (shown, steps) in [("keyframe", 1), ("delta", 3)] {
+        let (scratch, layer) = (Scratch::new(), Failing::default());
+        let store = options(&layer).max_history(None).open(scratch.dir()).unwrap();
+        put_steps(&store, "a", steps);
+        let (path, dest) = (scratch.dir().join("0000000000000001.seg"), scratch.0.path().join("dest"));
+        let handles = [store.clone(), options(&layer).read_only(true).open(scratch.dir()).unwrap()];
+        let refused = |from: &Store| {
+            let error = from.backup(&dest).unwrap_err();
+            assert_eq!(error.file().unwrap().0, path, "{shown}: {error}");
+            assert_eq!(std::fs::read_dir(&dest).unwrap().count(), 0, "{shown}");
+            error
+        };
+        for from in &handles {
+            layer.set(Some(Fault { only: Some("store/0000000000000001.seg"), ..Fault::fail(0, Kind::Open, false, Errno::IO, 0) }));
+            assert_eq!(refused(from).kind(), ErrorKind::Io, "{shown}");
+        }
+        layer.set(None);
+        std::fs::rename(&path, scratch.0.path().join("aside")).unwrap();
+        for from in &handles {
+            let error = refused(from);
+            assert_eq!(error.kind(), ErrorKind::Corrupt, "{shown}: {error}");
+            assert!(error.to_string().contains("put the file back"), "{shown}: {error}");
+        }
+        std::fs::rename(scratch.0.path().join("aside"), &path).unwrap();
+        store.backup(&dest).unwrap();
+    }
 }
 
 #[test]
@@ -228,27 +260,31 @@ fn a_place_that_others_are_at_is_busy_and_a_segment_that_is_being_replaced_too()
 
 #[test]
 fn a_reader_begins_again_where_a_segment_was_replaced_under_it() {
-    let (scratch, layer) = (Scratch::new(), Failing::default());
-    let store = Store::open(scratch.dir()).unwrap();
-    put(&store, "a", 100, Durability::Buffered).unwrap();
-    let expected = contents(&store);
-    let copied = scratch.0.path().join("unclean");
-    std::fs::create_dir(&copied).unwrap();
-    for name in ["MANIFEST", "0000000000000001.seg"] {
-        std::fs::copy(scratch.dir().join(name), copied.join(name)).unwrap();
+    // In one segment, which is open by then; and in the second of two, which is not.
+    for fill in [0, 6] {
+        let (scratch, layer) = (Scratch::new(), Failing::default());
+        let store = options(&Failing::default()).open(scratch.dir()).unwrap();
+        (0..fill).for_each(|_| put(&store, "fill", 12_000, Durability::Buffered).unwrap());
+        put(&store, "a", 100, Durability::Buffered).unwrap();
+        let expected = contents(&store);
+        let active = store.shared.follower.reading().active.segment.path.clone();
+        let copied = scratch.0.path().join("unclean");
+        image(&scratch.dir(), &copied);
+        std::fs::remove_file(copied.join("tail")).unwrap();
+        let reader = options(&layer).read_only(true).open(&copied).unwrap();
+        let dest = scratch.0.path().join("dest");
+        layer.set(Some(Fault { only: Some("dest"), ..Fault::once(Kind::Create, Action::Pause, Moment::After) }));
+        std::thread::scope(|scope| {
+            let backup = scope.spawn(|| reader.backup(&dest));
+            layer.paused();
+            let recovered = Store::open(&copied).unwrap();
+            let replaced = copied.join(active.file_name().unwrap());
+            assert!(recovered.recovery().fresh_segment && !replaced.exists());
+            layer.resume();
+            backup.join().unwrap().unwrap();
+        });
+        is_the_whole(&dest, &expected, &views(&Store::open(&copied).unwrap()), "replaced");
     }
-    let reader = options(&layer).read_only(true).open(&copied).unwrap();
-    let dest = scratch.0.path().join("dest");
-    layer.set(Some(Fault { only: Some("dest"), ..Fault::once(Kind::Create, Action::Pause, Moment::After) }));
-    std::thread::scope(|scope| {
-        let backup = scope.spawn(|| reader.backup(&dest));
-        layer.paused();
-        let recovered = Store::open(&copied).unwrap();
-        assert!(recovered.recovery().fresh_segment && !copied.join("0000000000000001.seg").exists());
-        layer.resume();
-        backup.join().unwrap().unwrap();
-    });
-    is_the_whole(&dest, &expected, &views(&Store::open(&copied).unwrap()), "replaced");
 }
 
 #[test]
@@ -262,7 +298,14 @@ fn the_source_is_no_place_for_its_backup_by_any_name() {
     let before = std::fs::read_dir(&dir).unwrap().count();
     let other = scratch.0.path().join("other");
     drop(Store::open(&other).unwrap());
+    // What a store has set aside, or put without MANIFEST, is more than a copy that was cut short leaves.
+    let (quarantine, lone) = (scratch.0.path().join("quarantined"), scratch.0.path().join("lone"));
+    std::fs::create_dir_all(quarantine.join("quarantine")).unwrap();
+    std::fs::create_dir(&lone).unwrap();
+    std::fs::copy(dir.join("0000000000000001.seg"), lone.join("0000000000000001.seg")).unwrap();
     let places = [
+        quarantine,
+        lone,
         dir.clone(),
         dir.join("below"),
         dir.join("deep/below"),
@@ -376,38 +419,44 @@ fn stats_count_the_deltas_that_a_read_follows() {
     assert_eq!(chains(&store), (0, 0, 0, 0.0));
 }
 
+/// A state as it is and packed, as compaction leaves it that is killed before its manifest. The same record with
+/// another state is another one.
 #[test]
 fn of_a_state_that_stands_there_raw_and_packed_the_sound_one_comes_back() {
-    let (scratch, layer) = (Scratch::new(), Failing::default());
-    let store = options(&layer).open(scratch.dir()).unwrap();
-    put_steps(&store, "a", 1);
-    let expected = told_whole(&store);
-    let entry = views(&store)["a"].head().unwrap().clone();
-    // As compaction leaves it that is killed before its manifest: the same record, its state packed.
-    let directory = &store.shared.directory;
-    let manifest = directory.manifest().unwrap();
-    let listed = manifest.segments[0];
-    let file = directory.open_log(listed.number, false).unwrap();
-    let path = scratch.dir().join(format!("{:016x}.seg", listed.number));
-    let mut scan = Scan::new(file, &path, listed.salt, listed.counted_from(), 0, u64::MAX).unwrap();
-    let frame = scan.frame_at(entry.at.offset()).unwrap().unwrap();
-    let packed = delta::pack(&scan.payload(&frame).unwrap()).unwrap();
-    let Ok(Record::Put(put)) = Record::decode(&frame.record) else { panic!("no put") };
-    let header = output::header(manifest.store, manifest.next_number, 77, segment::Kind::Compacted { first: 1, last: 1 });
-    let mut output = Output::create(directory, header, &|_| Ok(())).unwrap();
-    output.put(frame.head.seq, &Record::Put(Put { coding: Coding::Packed, ..put }), &packed).unwrap();
-    output.finish(0).unwrap();
-    store.close().unwrap();
-    for damaged in [false, true] {
-        if damaged {
+    for (is_damaged, is_another) in [(false, false), (true, false), (false, true)] {
+        let (scratch, layer) = (Scratch::new(), Failing::default());
+        let store = options(&layer).open(scratch.dir()).unwrap();
+        put_steps(&store, "a", 1);
+        let expected = told_whole(&store);
+        let entry = views(&store)["a"].head().unwrap().clone();
+        let directory = &store.shared.directory;
+        let manifest = directory.manifest().unwrap();
+        let listed = manifest.segments[0];
+        let file = directory.open_log(listed.number, false).unwrap();
+        let path = scratch.dir().join(format!("{:016x}.seg", listed.number));
+        let mut scan = Scan::new(file, &path, listed.salt, listed.counted_from(), 0, u64::MAX).unwrap();
+        let frame = scan.frame_at(entry.at.offset()).unwrap().unwrap();
+        let mut state = scan.payload(&frame).unwrap();
+        state[0] ^= u8::from(is_another);
+        let packed = delta::pack(&state).unwrap();
+        let Ok(Record::Put(put)) = Record::decode(&frame.record) else { panic!("no put") };
+        let header = output::header(manifest.store, manifest.next_number, 77, segment::Kind::Compacted { first: 1, last: 1 });
+        let mut output = Output::create(directory, header, &|_| Ok(())).unwrap();
+        output.put(frame.head.seq, &Record::Put(Put { coding: Coding::Packed, ..put }), &packed).unwrap();
+        output.finish(0).unwrap();
+        store.close().unwrap();
+        if is_damaged {
             let mut bytes = std::fs::read(&path).unwrap();
             bytes[frame.end() as usize - 20] ^= 1;
             std::fs::write(&path, bytes).unwrap();
         }
-        let dest = scratch.0.path().join(format!("dest {damaged}"));
+        let dest = scratch.0.path().join("dest");
         let report = repair(&scratch.dir(), &dest, &options(&layer)).unwrap();
         assert!(report.damage.iter().all(|finding| !finding.damage), "{report:?}");
-        assert_eq!(report.unproven.len(), usize::from(damaged), "{report:?}");
-        assert!(told_whole(&Store::open(&dest).unwrap()) == expected, "{damaged}");
+        assert_eq!(report.frames, 1 + u64::from(is_another), "{report:?}");
+        if !is_another {
+            assert_eq!(report.unproven.len(), usize::from(is_damaged), "{report:?}");
+            assert!(told_whole(&Store::open(&dest).unwrap()) == expected, "{is_damaged}");
+        }
     }
 }

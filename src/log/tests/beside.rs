@@ -52,6 +52,21 @@ fn a_reader_counts_the_dead_bytes_that_the_writer_counts() {
 }
 
 #[test]
+fn what_a_store_counts_of_itself_is_what_lies_there() {
+    let scratch = Scratch::new();
+    let store = Store::open(scratch.dir()).unwrap();
+    for (thread, length) in [("a", 1000), ("a", 10), ("b", 300), ("c", 1)] {
+        store.put_bytes(thread, TypeTag::BYTES, &vec![7; length], PutOptions::default()).unwrap();
+    }
+    // A folder counts nothing.
+    std::fs::create_dir(scratch.dir().join("quarantine")).unwrap();
+    let stats = store.stats().unwrap();
+    assert_eq!((stats.threads, stats.checkpoints, stats.logical_bytes, stats.segments), (3, 4, 1311, 1));
+    let files = std::fs::read_dir(scratch.dir()).unwrap().map(|entry| entry.unwrap().metadata().unwrap());
+    assert_eq!(stats.disk_bytes, files.filter(|file| file.is_file()).map(|file| file.len()).sum::<u64>());
+}
+
+#[test]
 fn an_empty_state_is_no_mark() {
     let (index, terms) = (Index::default(), Terms { segment: 1, start: 72, next_seq: 1, keep: None, is_whole: true });
     let mut batch = Batch::new();

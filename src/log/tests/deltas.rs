@@ -441,6 +441,27 @@ fn puts_of_one_batch_are_differences_from_each_other() {
 }
 
 /// What `tests/golden` cannot see: how its checkpoints are stored.
+/// A delta tells the content hash of the state before it, by which a reader who has that one need go no further.
+#[test]
+fn a_delta_tells_the_hash_of_what_it_is_a_difference_from() {
+    let scratch = Scratch::new();
+    let store = options().open(scratch.dir()).unwrap();
+    let all = steps(0..7);
+    all[..2].iter().for_each(|(name, state)| put_as(&store, name, state));
+    let mut batch = Batch::new();
+    put_all(&mut batch, &all[2..5]);
+    store.commit(&batch).unwrap();
+    all[5..].iter().for_each(|(name, state)| put_as(&store, name, state));
+    assert_eq!(forms(&store), "wdddddd");
+    let (view, segments) = (store.shared.index.get("t").unwrap(), store.shared.segments.load_full());
+    let hash = |step: usize| crate::delta::content_hash(&all[step].1);
+    for (step, entry) in view.entries().enumerate().skip(1) {
+        let coding = read::record(&segments, &view, entry, |put| Ok(put.coding)).unwrap();
+        let Coding::Delta(Difference { base_hash, hash: own, .. }) = coding else { panic!("{coding:?}") };
+        assert_eq!((base_hash, own), (hash(step - 1), hash(step)), "step {step}");
+    }
+}
+
 #[test]
 fn the_golden_directory_holds_every_coding() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/v1/whole");

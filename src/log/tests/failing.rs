@@ -118,6 +118,7 @@ struct Orders {
     resumed: u64,
     clock: Option<SystemTime>,
     boot: Option<[u8; 16]>,
+    random: Option<[u8; 16]>,
     medium: Option<Medium>,
 }
 
@@ -153,6 +154,11 @@ impl Failing {
     /// Says from now on that the system was started anew.
     pub fn set_boot(&self, boot: [u8; 16]) {
         self.orders().boot = Some(boot);
+    }
+
+    /// Gives these random bytes from now on.
+    pub fn set_random(&self, random: [u8; 16]) {
+        self.orders().random = Some(random);
     }
 
     /// Says from now on that everything is on such a file system.
@@ -315,7 +321,7 @@ impl Fs for Failing {
     }
 
     fn random(&self) -> [u8; 16] {
-        Os.random()
+        self.orders().random.unwrap_or_else(|| Os.random())
     }
 }
 

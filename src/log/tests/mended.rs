@@ -7,7 +7,7 @@ use super::failing::{Action, Failing, Fault, Kind, Moment};
 use super::faults::{contents, options, put};
 use super::other::{Other, SEGMENT, open};
 use super::{Scratch, image, index_is_derived};
-use crate::batch::{Durability, PutOptions};
+use crate::batch::{Batch, Durability, PutOptions};
 use crate::checkpoint::TypeTag;
 use crate::checkpointer::Checkpointer;
 use crate::error::ErrorKind;
@@ -518,6 +518,20 @@ fn a_large_put_comes_through_where_others_keep_changing_the_length_of_its_record
     });
     assert_eq!(contents(&large), contents(&small));
     index_is_derived(&large, &scratch.dir());
+}
+
+#[test]
+fn a_batch_that_would_reach_the_last_number_is_refused_and_a_shorter_one_is_not() {
+    let scratch = Scratch::new();
+    let store = open(&scratch, &Failing::default());
+    store.shared.tail.raise_next_seq(SEQS_END - 3);
+    for (puts, refused) in [(3, Some(ErrorKind::Corrupt)), (2, None), (1, Some(ErrorKind::Corrupt))] {
+        let mut batch = Batch::new();
+        (0..puts).for_each(|_| _ = batch.put("t", TypeTag::BYTES, b"state", PutOptions::default()));
+        assert_eq!(store.commit(&batch).err().map(|error| error.kind()), refused, "{puts}");
+    }
+    assert_eq!(len(&store, "t"), 2);
+    index_is_derived(&store, &scratch.dir());
 }
 
 #[test]

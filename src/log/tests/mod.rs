@@ -1,5 +1,6 @@
 //! Tests of the store as a whole that need to see inside it: its index, and the layer below it.
 
+mod answers;
 mod attached;
 mod backups;
 mod beside;
@@ -9,7 +10,10 @@ mod cost;
 mod deltas;
 mod failing;
 mod faults;
+mod findings;
+mod fresh;
 mod gapped;
+mod held;
 mod hints;
 mod interrupted;
 mod lagging;
@@ -25,6 +29,7 @@ mod promoting;
 mod races;
 mod room;
 mod runs_model;
+mod salvaged;
 mod schedules;
 mod shared;
 mod survivors;

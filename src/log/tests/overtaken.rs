@@ -2,6 +2,7 @@
 //! several, or meets what another one left.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -236,6 +237,43 @@ fn a_watch_beside_a_compaction_misses_nothing_that_is_kept() {
         let all: Vec<String> = (0..60).map(|number| format!("{number:02}")).collect();
         assert_eq!(told, all, "in round {round}");
     }
+}
+
+/// Of what a trim has overtaken a watch tells all but what was deleted, as the deletes further on in the log say.
+#[test]
+fn a_watch_behind_a_trim_tells_what_was_trimmed_and_not_what_was_deleted() {
+    let scratch = Scratch::new();
+    let store = open(&scratch, &Failing::default());
+    let mut watch = store.watch(None).unwrap();
+    let put = |thread: &str, ids: &str| ids.split(' ').for_each(|id| put_as(&store, thread, id, b"state"));
+    put("single", "s1 s2 s3");
+    assert!(store.delete_checkpoint("single", &CheckpointId::new("s2").unwrap()).unwrap());
+    put("whole", "w1 w2");
+    assert!(store.delete("whole").unwrap());
+    put("whole", "w3 w4 w5");
+    put("single", "s4");
+    store.retain(None, Some(1)).unwrap();
+    let mut told = Vec::new();
+    while let Some(info) = watch.wait(Duration::ZERO).unwrap() {
+        told.push(info.id.to_string());
+    }
+    assert_eq!(told.join(" "), "s1 s3 w3 w4 w5 s4");
+}
+
+#[test]
+fn a_watch_as_an_iterator_ends_behind_an_error() {
+    let scratch = Scratch::new();
+    let store = open(&scratch, &Failing::default());
+    let mut watch = store.watch(Some("t")).unwrap();
+    put_as(&store, "t", "one", b"state");
+    let end = store.shared.follower.reading().active.end;
+    put_as(&store, "t", "two", b"state");
+    put_as(&store, "t", "three", b"state");
+    let file = fs::OpenOptions::new().write(true).open(scratch.dir().join("0000000000000001.seg")).unwrap();
+    file.write_all_at(&[0xff; 8], end + 8).unwrap();
+    assert_eq!(watch.next().unwrap().unwrap().id.as_str(), "one");
+    assert_eq!(watch.next().unwrap().unwrap_err().kind(), ErrorKind::Corrupt);
+    assert!(watch.next().is_none());
 }
 
 /// Where a listed segment is missing, nobody removes what is named as retired: it may be what that one

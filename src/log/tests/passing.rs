@@ -9,6 +9,7 @@ use super::faults::{contents, put};
 use super::other::open;
 use crate::batch::Durability;
 use crate::checkpointer::Checkpointer;
+use crate::error::ErrorKind;
 use crate::log::Store;
 use crate::log::compact::Pass;
 use crate::log::runs::Wanted;
@@ -184,4 +185,18 @@ fn what_a_step_has_moved_is_not_dead_for_the_next_one() {
         assert!(contents(&open(&scratch, &layer)) == before, "{context}, opened again");
     }
     assert!(unread > 0, "every step could read what it had done");
+}
+
+/// Nor can it copy what it has not taken in, though that could be read by now.
+#[test]
+fn a_handle_with_a_gap_makes_no_backup() {
+    let scratch = Scratch::new();
+    let two = open(&scratch, &Failing::default());
+    fill(&two);
+    let (one, dest) = (opened_with_a_gap(&scratch), scratch.0.path().join("dest"));
+    let error = one.backup(&dest).unwrap_err();
+    assert_eq!((error.kind(), error.file().unwrap().0), (ErrorKind::Corrupt, &*scratch.dir().join("0000000000000001.seg")), "{error}");
+    assert!(!dest.exists());
+    two.backup(&dest).unwrap();
+    assert!(contents(&Store::open(&dest).unwrap()) == contents(&two));
 }

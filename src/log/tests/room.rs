@@ -1,5 +1,6 @@
 //! Room that was given up, and those who still count on it.
 
+use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -10,6 +11,8 @@ use super::other::open;
 use super::{Scratch, image, index_is_derived};
 use crate::batch::Durability;
 use crate::checkpointer::Checkpointer;
+use crate::error::ErrorKind;
+use crate::format::frame::{HEAD_BYTES, MAGIC};
 use crate::log::Store;
 
 /// Everything wholly dead goes though there is no room for the manifest; then another handle, which
@@ -134,4 +137,71 @@ fn on_a_full_disk_the_active_segment_can_be_sealed() {
     assert!(compacted.segments == 1 && compacted.bytes < full, "{compacted:?}, and the segment had {full} bytes");
     put(&store, "live", 100, Durability::Sync).unwrap();
     index_is_derived(&store, &scratch.dir());
+}
+
+/// What a put meets whose first write fails once, with all behind it as before.
+fn one_failed_write(puts_before: usize, errno: Errno, short: usize) -> (Scratch, Store, crate::Result<()>, usize) {
+    let (scratch, layer) = (Scratch::new(), Failing::default());
+    let store = open(&scratch, &layer);
+    (0..puts_before).for_each(|_| put(&store, "t", 100, Durability::Sync).unwrap());
+    layer.set(Some(Fault { only: Some(".seg"), ..Fault::fail(0, Kind::Write, true, errno, short) }));
+    let answer = put(&store, "t", 200, Durability::Sync);
+    let met = layer.failed().len();
+    layer.set(None);
+    (scratch, store, answer, met)
+}
+
+#[test]
+fn a_put_that_fits_is_put_though_the_zeros_behind_it_do_not() {
+    let (scratch, store, answer, met) = one_failed_write(0, Errno::NOSPC, 100);
+    answer.unwrap();
+    assert_eq!((met, contents(&store)["t"].len()), (1, 1));
+    let end = store.shared.follower.reading().active.end;
+    assert_eq!(std::fs::metadata(scratch.dir().join("0000000000000001.seg")).unwrap().len(), end + 16 * 1024, "the ledge is there");
+    put(&store, "t", 300, Durability::Sync).unwrap();
+    index_is_derived(&store, &scratch.dir());
+}
+
+#[test]
+fn a_put_that_is_no_shorter_without_zeros_is_refused_on_a_full_disk() {
+    let (scratch, store, answer, met) = one_failed_write(1, Errno::NOSPC, 0);
+    assert_eq!((answer.unwrap_err().kind(), met), (ErrorKind::DiskFull, 1));
+    assert_eq!(contents(&store)["t"].len(), 1);
+    put(&store, "t", 300, Durability::Sync).unwrap();
+    index_is_derived(&store, &scratch.dir());
+}
+
+#[test]
+fn a_write_that_fails_for_another_reason_is_never_tried_again() {
+    for puts_before in [0, 1] {
+        let (scratch, store, answer, _) = one_failed_write(puts_before, Errno::IO, 100);
+        assert_eq!(answer.unwrap_err().kind(), ErrorKind::Poisoned);
+        assert_eq!(contents(&store).len(), puts_before);
+        assert_eq!(put(&store, "t", 300, Durability::Sync).unwrap_err().kind(), ErrorKind::Poisoned);
+        drop(store);
+        put(&open(&scratch, &Failing::default()), "t", 300, Durability::Sync).unwrap();
+    }
+}
+
+#[test]
+fn what_a_full_disk_left_behind_the_end_is_wiped_or_known_to_be_no_record() {
+    let (scratch, layer) = (Scratch::new(), Failing::default());
+    let store = open(&scratch, &layer);
+    put(&store, "t", 100, Durability::Sync).unwrap();
+    let active = store.shared.follower.reading().active.clone();
+    let file = std::fs::OpenOptions::new().read(true).write(true).open(&active.segment.path).unwrap();
+    let forgets = |kind: Option<Kind>, errno| {
+        layer.set(Some(Fault::fail(0, kind, false, errno, 0)));
+        active.forget_behind_end()
+    };
+    assert!(forgets(Some(Kind::Write), Errno::NOSPC), "nothing stands there");
+    assert!(!forgets(None, Errno::NOSPC), "nobody can say what stands there");
+    assert!(!forgets(Some(Kind::Write), Errno::IO));
+    file.write_all_at(&MAGIC, active.end).unwrap();
+    assert!(!forgets(Some(Kind::Write), Errno::NOSPC), "it may be a whole record");
+    layer.set(None);
+    assert!(active.forget_behind_end());
+    let mut left = [9; HEAD_BYTES];
+    file.read_exact_at(&mut left, active.end).unwrap();
+    assert_eq!(left, [0; HEAD_BYTES]);
 }

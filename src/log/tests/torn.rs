@@ -1,5 +1,7 @@
 //! What a killed write leaves behind the end, and those who open after it, one killed after the other.
 
+use std::os::unix::fs::FileExt;
+
 use super::Scratch;
 use super::failing::{Action, Failing, Fault, Kind, Moment};
 use super::faults::{acknowledged, contents, put};
@@ -39,5 +41,26 @@ fn openings_that_are_killed_after_writes_that_were() {
             assert!(damage.is_empty(), "{job} {short}: {damage:?} {:?}", store.recovery());
         }
         eprintln!("{job}: {lengths:?}");
+    }
+}
+
+#[test]
+fn all_of_a_torn_end_is_wiped_and_nothing_before_it() {
+    for torn in [8, 16 * 1024, 20_000] {
+        let scratch = Scratch::new();
+        let store = open(&scratch, &Failing::default());
+        acknowledged(&store, 0);
+        store.sync().unwrap();
+        let (expected, end) = (contents(&store), store.shared.follower.reading().active.end);
+        drop(store);
+        let path = scratch.dir().join("0000000000000001.seg");
+        let before = std::fs::read(&path).unwrap();
+        assert!(before[end as usize..].iter().all(|byte| *byte == 0) && before.len() as u64 > end + torn);
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.write_all_at(&vec![0xee; torn as usize], end).unwrap();
+        let store = open(&scratch, &Failing::default());
+        assert_eq!((store.recovery().torn_bytes, store.recovery().fresh_segment), (torn, false));
+        assert!(std::fs::read(&path).unwrap() == before, "{torn} bytes behind the end");
+        assert_eq!(contents(&store), expected);
     }
 }

@@ -26,7 +26,7 @@ fn options() -> Options {
 }
 
 /// A closed store of several sealed segments, and what it holds.
-fn closed(dir: &Path) -> Contents {
+pub(super) fn closed(dir: &Path) -> Contents {
     let store = options().open(dir).unwrap();
     (0..40).for_each(|round| put(&store, ["a", "b"][round % 2], 9000 + round, Durability::Buffered).unwrap());
     store.close().unwrap();
@@ -35,11 +35,11 @@ fn closed(dir: &Path) -> Contents {
     contents(&store)
 }
 
-fn manifest(dir: &Path) -> Manifest {
+pub(super) fn manifest(dir: &Path) -> Manifest {
     Manifest::decode(&fs::read(dir.join("MANIFEST")).unwrap()).unwrap()
 }
 
-fn install(dir: &Path, manifest: &Manifest) {
+pub(super) fn install(dir: &Path, manifest: &Manifest) {
     fs::write(dir.join("MANIFEST"), manifest.encode()).unwrap();
 }
 
@@ -62,7 +62,7 @@ fn compact(dir: &Path, number: u64, first: u64, last: u64) -> PathBuf {
     directory.file(&names::segment(number))
 }
 
-fn names_in(dir: &Path) -> Vec<String> {
+pub(super) fn names_in(dir: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.retain(|name| !name.ends_with(".lock"));
     names.sort();

@@ -13,6 +13,8 @@ use crate::batch::{Batch, PutOptions};
 use crate::checkpoint::{CheckpointId, TypeTag};
 use crate::checkpointer::Checkpointer;
 use crate::error::ErrorKind;
+use crate::format::frame::frame_len;
+use crate::format::record::Record;
 use crate::log::Store;
 use crate::query::{HistoryQuery, VacuumQuery, Vacuumed};
 
@@ -223,4 +225,61 @@ fn a_reader_counts_and_deletes_nothing() {
     }
     assert_eq!(store.vacuum(&both()).unwrap(), gone(3, 1));
     assert!(reader.threads().unwrap().is_empty());
+}
+
+/// How long a thread's id is whose record of a kind takes up 128 bytes.
+fn width(record: impl Fn(&str) -> Vec<u8>) -> usize {
+    let length = |width| frame_len(record(&"t".repeat(width)).len(), 0);
+    (1..200).rfind(|&width| length(width) == 128).unwrap()
+}
+
+fn encoded(record: &Record<'_>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    record.encode(&mut bytes);
+    bytes
+}
+
+/// Vacuums with room for one turn; answers the numbers of checkpoints that are left then.
+fn one_turn(store: &Store, layer: &Failing, query: &VacuumQuery) -> Vec<usize> {
+    layer.set(Some(Fault { only: Some(".seg"), ..Fault::fail(1, Kind::Write, false, Errno::NOSPC, 0) }));
+    assert_eq!(store.vacuum(query).unwrap_err().kind(), ErrorKind::DiskFull);
+    layer.set(None);
+    views(store).values().map(|view| view.len()).collect()
+}
+
+/// A turn has room for 16 KiB: 128 records of 128 bytes, to the byte.
+#[test]
+fn as_many_threads_go_in_a_turn_as_there_is_room_for() {
+    let (scratch, layer) = (Scratch::new(), Failing::default());
+    let store = open(&scratch, &layer);
+    let width = width(|thread| encoded(&Record::DeleteThread { thread }));
+    (0..150).for_each(|number| put(&store, &format!("{number:0width$}"), 0, OLD));
+    assert_eq!(one_turn(&store, &layer, &both()).len(), 150 - 128);
+    assert_eq!(store.vacuum(&both()).unwrap(), gone(22, 22));
+    index_is_derived(&store, &scratch.dir());
+}
+
+#[test]
+fn as_many_deletes_of_a_thread_go_in_a_turn_as_there_is_room_for() {
+    let (scratch, layer) = (Scratch::new(), Failing::default());
+    let store = open(&scratch, &layer);
+    let thread = "t".repeat(width(|thread| encoded(&Record::DeleteCheckpoint { thread, place: 99 })));
+    // The oldest stays, so that none of them is a trim.
+    (0..140).for_each(|step| put(&store, &thread, step, if step == 0 { NOW } else { OLD }));
+    assert_eq!(one_turn(&store, &layer, &old()), [140 - 128]);
+    assert_eq!(store.vacuum(&old()).unwrap(), gone(10, 0));
+    index_is_derived(&store, &scratch.dir());
+}
+
+/// One that does not fit behind others waits for a turn of its own, as long as it fits into one.
+#[test]
+fn the_deletes_of_a_thread_that_fit_into_one_turn_are_made_in_one() {
+    let (scratch, layer) = (Scratch::new(), Failing::default());
+    let store = open(&scratch, &layer);
+    let width = width(|thread| encoded(&Record::DeleteCheckpoint { thread, place: 99 }));
+    for thread in ["a", "b"] {
+        (0..82).for_each(|step| put(&store, &thread.repeat(width), step, if step == 0 { NOW } else { OLD }));
+    }
+    assert_eq!(one_turn(&store, &layer, &old()), [2, 82], "the newest of a thread is never too old");
+    assert_eq!(store.vacuum(&old()).unwrap(), gone(80, 0));
 }
