@@ -436,7 +436,11 @@ mod tests {
                     let item = items.next().unwrap();
                     prop_assert_eq!(item.record(group.thread), record(*kind, *number, text));
                     prop_assert_eq!(item.is_put(), *kind < 2);
-                    let words = (*kind != 1 && *kind != 7).then_some(if *kind == 0 { [u64::from_le_bytes([*number as u8; 8]); 2] } else { [0; 2] });
+                    let words = match kind {
+                        0 | 8 => Some([u64::from_le_bytes([*number as u8; 8]); 2]),
+                        1 | 7 | 9 | 10 | 11 => None,
+                        _ => Some([0; 2]),
+                    };
                     prop_assert_eq!(item.uuid(), words);
                     prop_assert_eq!((u64::from(item.offset8()) * 8, u64::from(item.length8()) * 8), (standing(at as u64).offset, 64));
                     count += 1;

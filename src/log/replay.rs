@@ -216,10 +216,16 @@ mod tests {
         let two = apply(Some(&one), &put(2), at).unwrap();
         let thread = "t";
         assert_eq!(apply(Some(&two), &Record::DeleteCheckpoint { thread, place: 2 }, at), Some(one.clone()));
-        for ends in [Record::DeleteCheckpoint { thread, place: 1 }, Record::Trim { thread, floor: 2 }, Record::DeleteThread { thread }] {
+        for ends in [Record::DeleteCheckpoint { thread, place: 1 }, Record::DeleteThread { thread }] {
             assert_eq!(apply(Some(&one), &ends, at), None, "{ends:?}");
             assert_eq!(apply(None, &ends, at), None, "{ends:?}");
         }
-        assert_eq!(apply(None, &Record::Keep { thread, keep: Some(3) }, at), None);
+        // A floor and a limit stay until the thread is deleted.
+        for stays in [Record::Trim { thread, floor: 2 }, Record::Keep { thread, keep: Some(3) }] {
+            let left = apply(None, &stays, at).unwrap();
+            assert_eq!(left.len(), 0, "{stays:?}");
+            assert_eq!(apply(Some(&left), &Record::DeleteThread { thread }, at), None, "{stays:?}");
+        }
+        assert_eq!(apply(Some(&one), &Record::Trim { thread, floor: 2 }, at).unwrap().len(), 0);
     }
 }
