@@ -13,6 +13,8 @@ use crate::checkpoint::{CheckpointId, TypeTag};
 use crate::checkpointer::Checkpointer;
 use crate::error::{ErrorKind, Result};
 use crate::log::Store;
+use crate::log::compact::Pass;
+use crate::log::runs::Wanted;
 use crate::options::Compression;
 use crate::query::{ThreadQuery, VacuumQuery};
 use crate::testing::states::noise;
@@ -127,6 +129,27 @@ fn what_was_bound_and_went_does_not_come_back() {
         index_is_derived(&store, &scratch.dir());
         assert!(attached(&store, "t", "x").is_empty(), "compacted: {compacted:03b} and then all");
     }
+}
+
+/// The same where the thread was nothing but what waited.
+#[test]
+fn what_was_all_that_a_thread_had_does_not_come_back() {
+    let scratch = Scratch::new();
+    let store = options(&Failing::default()).max_history(None).open(scratch.dir()).unwrap();
+    let seal = || store.shared.turn().unwrap().rotate(&store.shared).unwrap();
+    attach(&store, "bare", "x", "k", b"1");
+    put(&store, "t", "kept");
+    seal();
+    assert!(!store.delete_checkpoint("bare", &id("x")).unwrap());
+    ["dead", "kept too"].into_iter().for_each(|own| put(&store, "t", own));
+    seal();
+    assert!(store.delete_checkpoint("t", &id("dead")).unwrap());
+    let second = store.shared.directory.manifest().unwrap().segments[1].base;
+    let mut pass = Pass::begin(&store.shared, store.shared.right_to_compact().unwrap(), &|_| Ok(()), true).unwrap();
+    assert_eq!(pass.step(Wanted::Next(second, second + 1)).unwrap().unwrap().segments, 1);
+    drop(pass);
+    index_is_derived(&store, &scratch.dir());
+    assert!(attached(&Store::options().read_only(true).open(scratch.dir()).unwrap(), "bare", "x").is_empty());
 }
 
 /// Many that never come go a few at a time, none is forgotten, and what replaced them costs nothing.
