@@ -314,7 +314,7 @@ impl<'a> Item<'a> {
                 let numbers = place != 0 && floor != 0 && (!self.is_awaiting() || floor >= place);
                 numbers && self.names_an_id(texts_at) && self.names_a_key(texts_at)
             }
-            KIND_BIND => place != 0 && floor > place && self.state_len() == 0 && self.names_an_id(texts_at),
+            KIND_BIND => place != 0 && floor != 0 && self.state_len() == 0 && self.names_an_id(texts_at),
             KIND_DETACH => place != 0 && floor == 0 && self.state_len() == 0 && self.names_an_id(texts_at),
             kind => {
                 let numbers = match kind {
@@ -546,7 +546,7 @@ mod tests {
             assert_eq!(one(kind, &[(2, &[1])]), refused, "{kind} as a difference");
         }
         assert_eq!(one(8, &[(16, &3u64.to_le_bytes())]), refused, "waiting, and older than itself");
-        assert_eq!(one(10, &[(16, &4u64.to_le_bytes())]), refused, "bound to a place that is no higher");
+        assert_eq!(one(10, &[(16, &[0; 8])]), refused, "bound to no place");
         assert_eq!(one(11, &[(16, &NUMBER)]), refused, "gone from a place");
         for text in [1, 7, 9, 11] {
             assert_eq!(one(text, &[(1, &[1])]), refused, "a part of the texts");

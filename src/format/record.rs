@@ -370,7 +370,7 @@ impl<'a> Record<'a> {
             KIND_BIND => {
                 let (BindFixed { number, place, thread_len, id_len }, used) = fixed::read::<BindFixed>(rest)?;
                 let (thread, id) = thread_and_id(&rest[used..], thread_len, id_len)?;
-                if number == 0 || place <= number {
+                if number == 0 || place == 0 {
                     return Err(Flaw::Corrupt("bind"));
                 }
                 Ok(Record::Bind { thread, id, number, place })
@@ -619,9 +619,7 @@ mod tests {
             add(Record::Attach(Attach { key: "k", tag: text, number: 1, place: number, is_awaiting: true, ..attach.clone() }));
             add(Record::Attach(attach));
             add(Record::Detach { thread, id, number });
-            if number > 1 {
-                add(Record::Bind { thread, id, number: number - 1, place: number });
-            }
+            add(Record::Bind { thread, id, number, place: 1 });
         }
     }
 
@@ -704,7 +702,8 @@ mod tests {
             (Record::Attach(Attach { is_awaiting: true, ..attach.clone() }), Some("attach")),
             (Record::Attach(Attach { thread: "", ..attach.clone() }), Some("empty thread id")),
             (Record::Bind { thread, id, number: 3, place: 4 }, None),
-            (Record::Bind { thread, id, number: 3, place: 3 }, Some("bind")),
+            (Record::Bind { thread, id, number: 3, place: 2 }, None),
+            (Record::Bind { thread, id, number: 3, place: 0 }, Some("bind")),
             (Record::Bind { thread, id, number: 0, place: 4 }, Some("bind")),
             (Record::Bind { thread: "", id, number: 3, place: 4 }, Some("empty thread id")),
             (Record::Detach { thread, id, number: 1 }, None),

@@ -64,6 +64,8 @@ pub(crate) struct Attachments {
     len: usize,
     awaiting: usize,
     frame_bytes: u64,
+    /// No place of a checkpoint is lower, and no awaiting one's either; unless none has any.
+    lowest: [Option<u64>; 2],
 }
 
 impl Attachments {
@@ -81,6 +83,15 @@ impl Attachments {
         if one.is_awaiting {
             self.awaiting = self.awaiting.wrapping_add_signed(times);
         }
+        if times > 0 {
+            let lowest = &mut self.lowest[usize::from(one.is_awaiting)];
+            *lowest = Some(lowest.map_or(one.place, |lowest| lowest.min(one.place)));
+        }
+    }
+
+    /// Whether any may be bound to a place below this one, or await its checkpoint and be older than that.
+    pub fn may_be_below(&self, place: u64, awaiting: bool) -> bool {
+        self.lowest[usize::from(awaiting)].is_some_and(|lowest| lowest < place)
     }
 
     pub fn len(&self) -> usize {
@@ -214,6 +225,9 @@ mod tests {
                 prop_assert!(all.iter().eq(map.values()));
                 prop_assert_eq!((all.len(), all.is_empty()), (map.len(), map.is_empty()));
                 prop_assert_eq!(all.has_awaiting(), map.values().any(|one| one.is_awaiting));
+                for one in map.values() {
+                    prop_assert!(all.may_be_below(one.place + 1, one.is_awaiting));
+                }
                 prop_assert_eq!(all.frame_bytes(), map.values().map(|one| one.at.length()).sum::<u64>());
                 prop_assert!(all.of_id(&it.id).eq(map.values().filter(|other| other.id == it.id)));
                 prop_assert_eq!(all.find(&it.id, &it.key), map.get(&(it.id.clone(), it.key.clone())));

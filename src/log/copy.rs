@@ -129,13 +129,14 @@ impl Judged {
     }
 }
 
-/// Writes the store, whole and synced. Memory: 16 bytes a checkpoint, windows of the files, and one chain.
+/// Writes the store, whole and synced. Memory: 24 bytes a checkpoint, 32 an attachment, windows of the files, and one chain.
 ///
 /// Errors: what the source says of damage; `DiskFull`, `Io`, with nothing at the destination that
 /// counts.
 pub(crate) fn write(destination: &Destination, options: &Options, whole: &Whole<'_>, source: &dyn Source) -> Result<()> {
     let mut wanted = Vec::new();
-    let attached: Vec<Vec<&Attached>> = whole.views.iter().map(|view| view.attached().iter().collect()).collect();
+    let attached: Vec<Vec<&Attached>> =
+        whole.views.iter().map(|view| view.attached().iter().filter(|one| view.shows(one)).collect()).collect();
     for (view, (shown, attached)) in (0..).zip(whole.views.iter().zip(&attached)) {
         let of = |at: Location, what| Wanted { order: source.order(at), view, what };
         wanted.extend((0..).zip(shown.entries()).map(|(number, entry)| of(entry.at, What::Checkpoint(number))));

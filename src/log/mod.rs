@@ -476,8 +476,10 @@ impl Checkpointer for Store {
 
     fn attachments(&self, thread: &str, id: &CheckpointId) -> Result<Vec<Attachment>> {
         let (view, segments) = self.shared.at_one_moment(|| self.shared.view_with_attached(thread))?;
+        let key = IdKey::from(id);
         let of_id = |view: Arc<View>| -> Result<Vec<Attachment>> {
-            view.attached().of_id(&IdKey::from(id)).map(|one| read::attachment(&segments, &view, one)).collect()
+            let shown = view.attached().of_id(&key).filter(|one| view.shows(one));
+            shown.map(|one| read::attachment(&segments, &view, one)).collect()
         };
         let found = view.map_or(Ok(Vec::new()), of_id)?;
         if found.is_empty() {

@@ -179,7 +179,7 @@ impl<'a> Plan<'a> {
 
     /// The number that comes behind all that it uses up, when its first frame has that one.
     pub fn numbers_end(&self, first: u64) -> u64 {
-        (first + self.frames.len() as u64).max(self.not_older + 1)
+        first.saturating_add(self.frames.len() as u64).max(self.not_older.saturating_add(1))
     }
 
     /// Whether it holds deletes, trims and limits alone, which may use the room that is kept for them.
@@ -335,6 +335,9 @@ impl<'a> Plan<'a> {
     fn let_orphans_go(&mut self, thread: &str) -> Result<()> {
         let Some(view) = self.current(thread).filter(|view| self.terms.is_whole && view.attached().has_awaiting()) else { return Ok(()) };
         let Some(oldest) = view.entry(0).map(|oldest| oldest.place) else { return Ok(()) };
+        if !view.attached().may_be_below(oldest, true) {
+            return Ok(());
+        }
         let mut orphans: Vec<(&IdKey, u64)> = Vec::new();
         for one in view.attached().iter().filter(|one| one.is_awaiting && one.place < oldest) {
             let count = self.orphans + orphans.len();
@@ -346,8 +349,12 @@ impl<'a> Plan<'a> {
         }
         self.orphans += orphans.len();
         for (id, number) in orphans {
-            if let Some(current) = self.current(thread) {
-                self.mark(current, &Record::Detach { thread, id: id.to_record(), number })?;
+            // Damage may have taken what bound it to a checkpoint that is there.
+            let its = view.find(id).and_then(|at| view.entry(at));
+            match (its, self.current(thread)) {
+                (Some(its), _) => self.bind(thread, id, its.place)?,
+                (None, Some(current)) => self.mark(current, &Record::Detach { thread, id: id.to_record(), number })?,
+                (None, None) => {}
             }
         }
         Ok(())
@@ -357,7 +364,7 @@ impl<'a> Plan<'a> {
         let Attaching { thread, id, key, tag, value_len, on, form, behind } = attaching;
         let (current, id) = (self.current(thread), IdKey::from(id));
         let view = current.as_deref();
-        let is_there = view.is_some_and(|view| view.attached().find(&id, key).is_some());
+        let is_there = view.is_some_and(|view| view.attached().find(&id, key).is_some_and(|one| view.shows(one)));
         let written = !is_there || on == OnExisting::Replace;
         if on == OnExisting::Keep && !is_there && !self.terms.is_whole {
             let message =
@@ -365,10 +372,10 @@ impl<'a> Plan<'a> {
             return Err(Error::new(ErrorKind::Corrupt, message));
         }
         if written {
-            let number = self.terms.next_seq + self.frames.len() as u64;
+            let number = self.terms.next_seq.saturating_add(self.frames.len() as u64);
             let checkpoint = view.and_then(|view| view.entry(view.find(&id)?));
             // Without its checkpoint it is no older than the last put of the batch, and older than all to come.
-            let (place, is_awaiting) = checkpoint.map_or((number + behind, true), |entry| (entry.place, false));
+            let (place, is_awaiting) = checkpoint.map_or((number.saturating_add(behind), true), |entry| (entry.place, false));
             self.not_older = self.not_older.max(place);
             let (tag, is_packed) = (tag.as_str(), form.coding == Coding::Packed);
             let id = id.to_record();
@@ -409,6 +416,11 @@ impl<'a> Plan<'a> {
         };
         if let Some(record) = record {
             self.mark(view, &record)?;
+        }
+        // Who could not read all of the log may have attached to it as to one that is yet to come.
+        if let (true, Some(id), Some(view)) = (existed, &id, self.current(thread)) {
+            let newest = view.attached().of_id(id).filter(|one| one.is_awaiting).map(|one| one.number).max();
+            newest.map_or(Ok(()), |number| self.mark(view.clone(), &Record::Detach { thread, id: id.to_record(), number }))?;
         }
         self.results.push(Committed::Deleted { existed });
         Ok(())

@@ -211,7 +211,14 @@ fn replay(mut salvage: Salvage, report: &mut Recovery) -> Result<(Vec<Arc<View>>
         };
         if !indexed.trusted {
             // What nothing proves may add something, and takes nothing away.
-            let Some(put) = record.put() else { continue };
+            let Some(put) = record.put() else {
+                if let Record::Attach(attach) = &record {
+                    let what = "a whole attachment that nothing proves to be part of the log, left out";
+                    let (thread, id) = (Some(attach.thread.to_owned()), ids::public(&attach.id).ok());
+                    report.unproven.push(Finding { thread, id, ..finding(path, Some(frame.offset), false, what) });
+                }
+                continue;
+            };
             let what = "a whole record that nothing proves to be part of the log, taken in";
             let id = ids::public(&put.id).ok();
             report.unproven.push(Finding { thread: Some(put.thread.to_owned()), id, ..finding(path, Some(frame.offset), false, what) });

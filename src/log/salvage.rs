@@ -49,6 +49,13 @@ struct Copied {
     indexed: Indexed,
 }
 
+impl Copied {
+    /// Whether it is an attachment at the place of its checkpoint: another copy of it may wait for that still.
+    fn is_bound(&self) -> bool {
+        matches!(Record::decode(&self.frame.record), Ok(Record::Attach(Attach { is_awaiting: false, .. })))
+    }
+}
+
 /// How far a piece counts.
 #[derive(Clone, Copy, Debug)]
 struct Reach {
@@ -189,7 +196,7 @@ impl Salvage {
                 }
             }
             match same {
-                Some(at) if is_sound && !kept[at].is_sound => kept[at] = copied,
+                Some(at) if is_sound && (!kept[at].is_sound || !kept[at].is_bound() && copied.is_bound()) => kept[at] = copied,
                 Some(_) => {}
                 None => kept.push(copied),
             }

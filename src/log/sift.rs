@@ -130,13 +130,13 @@ impl<'a> Sift<'a> {
             Record::DeleteThread { .. } => kept(said.deleted == Some(position) && older(thread)),
             // What the thread was before it ended is told by the delete alone.
             _ if said.deleted.is_some_and(|deleted| position < deleted) => Fate::LeftOut,
-            // Within the run what it is about is written as it left it. It may have been all that the thread was.
-            Record::Detach { .. } => kept(older(thread)),
-            _ if view.is_none() => Fate::LeftOut,
+            // Within the run what they are about is written as they left it. That may have been all that the thread was, or
+            // all of it that could be read.
+            Record::Bind { .. } | Record::Detach { .. } => kept(older(thread)),
             Record::DeleteCheckpoint { place, .. } => kept(older(thread) || view.is_some_and(|view| view.hides(*place))),
-            Record::Bind { .. } => kept(older(thread)),
+            _ if view.is_none() => Fate::LeftOut,
             Record::Attach(attach) => match view.and_then(|view| attached(view, attach, at)) {
-                Some(one) if one.is_awaiting != attach.is_awaiting => Fate::Bound(one.place),
+                Some(one) if attach.is_awaiting && !one.is_awaiting => Fate::Bound(one.place),
                 Some(_) => Fate::Kept,
                 None => Fate::LeftOut,
             },

@@ -366,7 +366,15 @@ impl View {
 
     fn let_go_below_floor(&mut self) {
         let floor = self.floor;
-        self.let_go_of(|place| place < floor);
+        if self.attached.may_be_below(floor, false) {
+            self.let_go_of(|place| place < floor);
+        }
+    }
+
+    /// Whether an attachment is to be seen: its checkpoint is shown, or yet to come. Damage may have taken the checkpoint
+    /// alone; then another one of its id has nothing of it.
+    pub fn shows(&self, one: &Attached) -> bool {
+        one.is_awaiting || self.at_place(one.place).is_some_and(|entry| entry.id == one.id)
     }
 
     /// Lets go of what is attached to checkpoints at the places of which `goes` says so.

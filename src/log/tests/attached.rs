@@ -255,6 +255,69 @@ fn who_cannot_read_all_is_not_first() {
     assert_eq!(attached(&store, "t", "a"), ["k=3"]);
 }
 
+/// Who cannot read all of the log takes a checkpoint for one that is yet to come; who can binds what that one attached,
+/// and deletes it with the checkpoint.
+#[test]
+fn what_was_attached_in_spite_of_a_gap_is_bound_or_goes() {
+    for deletes in [false, true] {
+        let scratch = Scratch::new();
+        let whole = options(&Failing::default()).max_history(None).open(scratch.dir()).unwrap();
+        put(&whole, "t", "x");
+        put(&whole, "t", "y");
+        for number in 0..8 {
+            whole.put_bytes("fill", TypeTag::BYTES, &noise(number, 12_000), PutOptions::default()).unwrap();
+        }
+        put(&whole, "t", "z");
+        let layer = Failing::default();
+        layer.set(Some(Fault { only: Some("0000000000000001."), ..Fault::fail(0, Kind::Read, false, Errno::IO, 0) }));
+        let gapped = options(&layer).open(scratch.dir()).unwrap();
+        layer.set(None);
+        attach(&gapped, "t", "x", "k", b"1");
+        drop(gapped);
+        if deletes {
+            assert!(whole.delete_checkpoint("t", &id("x")).unwrap());
+            put(&whole, "t", "x");
+        } else {
+            put(&whole, "t", "x");
+        }
+        let wanted: &[&str] = if deletes { &[] } else { &["k=1"] };
+        assert_eq!(attached(&whole, "t", "x"), wanted);
+        index_is_derived(&whole, &scratch.dir());
+        whole.compact().unwrap();
+        drop(whole);
+        let again = options(&Failing::default()).open(scratch.dir()).unwrap();
+        assert!(again.recovery().damage.is_empty() && again.verify().unwrap().is_empty());
+        assert_eq!(attached(&again, "t", "x"), wanted);
+    }
+}
+
+/// A checkpoint that a repair cannot bring back takes what is attached along: the next one of its id has none of it.
+#[test]
+fn what_is_attached_to_a_lost_checkpoint_is_not_the_next_one_s() {
+    let scratch = Scratch::new();
+    let store = Store::open(scratch.dir()).unwrap();
+    put(&store, "t", "kept");
+    store.put_bytes("t", TypeTag::BYTES, &[7; 100], PutOptions::default().id(id("x"))).unwrap();
+    attach(&store, "t", "x", "k", b"1");
+    store.close().unwrap();
+    let path = scratch.dir().join("0000000000000001.seg");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let at = bytes.windows(100).position(|window| window == [7; 100]).unwrap();
+    bytes[at + 50] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let repaired = scratch.dir().with_file_name("repaired");
+    Store::repair(scratch.dir(), &repaired).unwrap();
+    let store = Store::open(&repaired).unwrap();
+    assert_eq!((store.list("t", &Default::default()).unwrap().count(), attached(&store, "t", "x")), (1, Vec::new()));
+    put(&store, "t", "x");
+    assert!(attached(&store, "t", "x").is_empty());
+    assert!(store.attach("t", &id("x"), "k", TypeTag::BYTES, b"2", OnExisting::Keep).unwrap(), "it is the first");
+    assert!(store.delete_checkpoint("t", &id("x")).unwrap());
+    put(&store, "t", "x");
+    assert!(attached(&store, "t", "x").is_empty());
+    index_is_derived(&store, &repaired);
+}
+
 /// On a full disk nothing is half attached, and deleting makes room.
 #[test]
 fn a_full_disk_attaches_nothing() {
