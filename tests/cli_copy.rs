@@ -12,7 +12,8 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 use support::{Cli, Ended};
 use taffrail::prelude::*;
-use taffrail::{FileCheckpointer, Store, TypeTag};
+use taffrail::testing::states::noise;
+use taffrail::{FileCheckpointer, PutOptions, Store, TypeTag};
 
 fn copy(cli: &Cli, source: &str, dest: &str) -> Ended {
     Ended::of(cli.command().args(["copy", source, dest]).output().unwrap())
@@ -139,4 +140,31 @@ fn ended_half_way_by_any_signal_it_goes_on_where_it_was() {
         assert_eq!(story(&cli, &dest), whole);
         assert_eq!(Ended::of(cli.command().args(["--store", &dest, "verify"]).output().unwrap()).code, Some(0));
     }
+}
+
+/// Where a segment is missing, or a part of one is damaged, a copy and an export are not whole, and say so.
+#[test]
+fn a_store_that_cannot_be_read_whole_ends_with_3() {
+    let cli = Cli::new();
+    let store = Store::options().segment_bytes(64 * 1024).open(cli.store()).unwrap();
+    for number in 0..12u8 {
+        store.put_bytes(&format!("t{number}"), TypeTag::BYTES, &noise(u64::from(number), 12_000), PutOptions::default()).unwrap();
+    }
+    store.close().unwrap();
+    let first = cli.store().join("0000000000000001.seg");
+    let _ = fs::remove_file(first.with_extension("hint"));
+    let mut bytes = fs::read(&first).unwrap();
+    // The head of its second frame.
+    let second = bytes.windows(4).enumerate().filter(|(_, window)| window == b"TfRm").nth(1).unwrap().0;
+    bytes[second] ^= 1;
+    fs::write(&first, bytes).unwrap();
+    let ends_with_3 = |words: &str| {
+        for args in [&["copy", "runs", "elsewhere"][..], &["--store", "runs", "export"]] {
+            let ended = Ended::of(cli.command().args(args).output().unwrap());
+            assert!(ended.code == Some(3) && ended.err.contains(words), "{args:?}: {:?} {}", ended.code, ended.err);
+        }
+    };
+    ends_with_3("was left out");
+    fs::remove_file(first).unwrap();
+    ends_with_3("cannot be read");
 }

@@ -282,6 +282,25 @@ fn a_number_that_is_kept_goes_along_to_a_place_without_threads() {
     assert_eq!(copied(&source, &used).0.put, 0);
 }
 
+/// A number that was lowered in the source since, or is another one in the destination, takes nothing from what is there.
+#[test]
+fn a_number_takes_nothing_from_what_is_there() {
+    let (source, dest) = (memory(), memory());
+    put(&source, "t", "a b c d e");
+    put(&source, "own", "a b c");
+    put(&source, "other", "a b c");
+    copied(&source, &dest);
+    source.retain(Some("t"), Some(2)).unwrap();
+    source.retain(Some("own"), Some(2)).unwrap();
+    dest.retain(Some("own"), Some(9)).unwrap();
+    put(&dest, "other", "mine");
+    source.retain(Some("other"), Some(3)).unwrap();
+    put(&source, "t", "f");
+    copied(&source, &dest);
+    assert_eq!(["t", "own", "other"].map(|thread| ids(&dest, thread)), ["a b c d e", "a b c", "a b c mine"]);
+    assert_eq!(["t", "own", "other"].map(|thread| dest.max_history(Some(thread)).unwrap()), [None, Some(9), None]);
+}
+
 /// Ended before each of its writes, once and then done again: the numbers are there, and all that they keep.
 #[test]
 fn wherever_it_is_ended_the_numbers_come_before_what_they_keep() {

@@ -47,6 +47,13 @@ pub fn fates(there: &[CheckpointId], rows: &[Option<CheckpointId>], keep: Option
     fates
 }
 
+/// Whether a thread's ids are all among a source's, in the same order.
+pub(super) fn is_same_story(there: &[CheckpointId], ids: &[CheckpointId]) -> bool {
+    let mut at = HashMap::new();
+    ids.iter().enumerate().for_each(|(index, id)| _ = at.entry(id).or_insert(index));
+    last_common(there, &at).is_some()
+}
+
 /// Where the source goes on behind the thread; None unless it has all its ids, in order.
 fn last_common(there: &[CheckpointId], first_at: &HashMap<&CheckpointId, usize>) -> Option<usize> {
     let mut end = 0;

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use super::check;
-use super::plan::{Fate, fates};
+use super::plan::{Fate, fates, is_same_story};
 use super::writer::{Pending, Put, ROWS_MAX, Writer, Written};
 use super::{Event, Followed, Source, Tally};
 use crate::batch::Parent;
@@ -111,7 +111,7 @@ impl Walk<'_, '_> {
     /// Decides on a thread, and has the writer write it.
     fn decide(&mut self, mut walked: Walked) -> Result<()> {
         let there = ids_of(self.dest, &walked.thread)?;
-        let own = self.own_number(&walked.thread)?;
+        let own = self.own_number(&walked, &there)?;
         let keep = match own {
             Some(own) => own,
             None => told(self.dest.max_history(Some(&walked.thread)))?.flatten(),
@@ -137,12 +137,16 @@ impl Walk<'_, '_> {
         Ok(())
     }
 
-    /// The thread's own number, where it has one that is not the source's.
-    fn own_number(&mut self, thread: &str) -> Result<Option<Option<usize>>> {
-        match self.number {
-            None => Ok(None),
-            Some(number) => Ok(told(self.source.max_history(Some(thread)))?.filter(|&own| own != number)),
+    /// The thread's own number, where it has one that is not the source's, and it takes nothing from what is there:
+    /// not where the thread has one there already, tells another story, or is longer.
+    fn own_number(&mut self, walked: &Walked, there: &[CheckpointId]) -> Result<Option<Option<usize>>> {
+        let Some(number) = self.number else { return Ok(None) };
+        let own = told(self.source.max_history(Some(&walked.thread)))?.filter(|&own| own != number);
+        let fits = own.is_some_and(|own| own.is_none_or(|own| there.len() <= own)) && is_same_story(there, &walked.ids);
+        if !fits || told(self.dest.max_history(Some(&walked.thread)))? != told(self.dest.max_history(None))? {
+            return Ok(None);
         }
+        Ok(own)
     }
 
     fn row(&mut self, walked: &Walked, id: &CheckpointId, fate: Fate, taking: &mut Taking) -> Result<()> {

@@ -24,9 +24,13 @@ impl Rounds {
     }
 }
 
+/// Of an even number the middle of the two in the middle.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    match values.len() {
+        0 => f64::NAN,
+        length => f64::midpoint(values[(length - 1) / 2], values[length / 2]),
+    }
 }
 
 /// The rounds by workload and store, both by their place in [`WORKS`] and [`PEERS`].

@@ -251,7 +251,8 @@ fn open(path: &Path, create: bool, busy_timeout: Duration) -> rusqlite::Result<C
 
 /// Has a connection wait for others, and believe nothing of a file that it need not.
 fn ready(connection: Connection, busy_timeout: Duration) -> rusqlite::Result<Connection> {
-    connection.busy_timeout(busy_timeout)?;
+    // In milliseconds, of which SQLite takes so many.
+    connection.busy_timeout(busy_timeout.min(Duration::from_millis(i32::MAX as u64)))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;

@@ -22,7 +22,7 @@ pub fn copy(store: Option<&str>, args: &Copy) -> Result<()> {
     let about = format!("{} to {}", args.source, args.dest);
     let mut teller = Teller::new(&about);
     match taffrail::copy(&*source, &*dest, &mut |event| teller.hear(event)) {
-        Ok(copied) => teller.ended(&copied, "copied"),
+        Ok(copied) => teller.ended(&copied, "copied").and_then(|()| source.is_whole()),
         Err(error) => Err(Failure::from(error).at(about)),
     }
 }

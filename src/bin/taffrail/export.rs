@@ -34,7 +34,8 @@ pub fn export(place: &str, args: &Export) -> Result<()> {
         bar.inc(1);
     }
     bar.finish_and_clear();
-    Ok(out.finish()?)
+    out.finish()?;
+    place.is_whole()
 }
 
 fn export_thread(place: &Place, thread: &str, out: &mut Output) -> Result<()> {

@@ -67,6 +67,17 @@ impl Place {
         }
     }
 
+    /// Whether all of it could be read. What was read of it otherwise is not all that there was: that is damage.
+    pub fn is_whole(&self) -> Result<()> {
+        match self {
+            Place::Store(store) if !store.recovery().damage.is_empty() => {
+                let message = "a part of the store cannot be read, and what stood there was left out; `taffrail verify` lists it";
+                Err(Failure::new(DAMAGE, message))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn open(name: &str, create: bool, open_store: impl Fn(&str) -> taffrail::Result<Store>) -> taffrail::Result<Self> {
         if let Some(dir) = directory(name) {
             return open_store(dir).map(Place::Store);
