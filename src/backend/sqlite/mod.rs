@@ -38,7 +38,7 @@ const STATE_BYTES_MAX: u64 = 999_000_000;
 ///
 /// It opens a database of windlass' `SQLiteCheckpointer`, whose checkpoints have their decimal row
 /// numbers for ids, and windlass goes on with what is put here. What its table has no column for is in tables
-/// beside it. Other programs' databases are refused untouched. A [`Store`](crate::Store) is smaller and faster.
+/// beside it. Other programs' databases are refused untouched. What a [`Store`](crate::Store) costs beside it is in benches/RESULTS.md.
 ///
 /// A file that is made here has a write-ahead log beside it (`-wal`, `-shm`): copy it with SQLite's own
 /// means, or closed. One that windlass made keeps its journal mode; there every put is synced, whatever its
