@@ -221,3 +221,22 @@ fn what_a_place_keeps_is_its_own_setting() {
     assert_eq!(ids(&place, "t").len(), 50, "a new place keeps 50");
     assert_eq!(SqliteCheckpointer::options().max_history(0).open(fresh.file()).unwrap_err().kind(), ErrorKind::InvalidInput);
 }
+
+/// Rows whose thread nobody can name are in no list, and stand in the way of no other.
+#[test]
+fn rows_of_no_thread_are_passed_over() {
+    let scratch = Scratch::new();
+    let place = scratch.open().unwrap();
+    let windlass = Connection::open(scratch.file()).unwrap();
+    save(&windlass, "", "1");
+    save(&windlass, &"x".repeat(4097), "1");
+    windlass.execute("INSERT INTO checkpoints (thread_id, state, saved_at) VALUES (x'ff00', '1', 1.0)", []).unwrap();
+    let named = save(&windlass, "t", "2");
+    assert_eq!(place.threads().unwrap(), ["t"]);
+    assert_eq!(place.locate(&id(&named.to_string())).unwrap(), ["t"]);
+    assert_eq!(place.locate(&id("1")).unwrap(), [""; 0]);
+    place.retain(None, Some(1)).unwrap();
+    let dest = taffrail::MemoryCheckpointer::new();
+    assert_eq!(taffrail::copy(&place, &dest, &mut |_| {}).unwrap().put, 1);
+    assert_eq!(windlass.query_row("SELECT count(*) FROM checkpoints", [], |row| row.get::<_, i64>(0)).unwrap(), 4, "they stay");
+}

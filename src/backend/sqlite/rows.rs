@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension, Row};
 use super::failure::{Failure, Outcome};
 use super::proof::{self, Known};
 use crate::batch::{nanos_of, time_of};
-use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, Metadata, StateBytes, TypeTag};
+use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, Metadata, StateBytes, THREAD_BYTES_MAX, TypeTag};
 use crate::query::{HistoryQuery, ThreadInfo, ThreadQuery};
 
 /// What is known of a checkpoint, read without its state: of a value that is long SQLite knows the length
@@ -221,9 +221,23 @@ fn decimal(id: &CheckpointId) -> Option<i64> {
     id.as_str().parse().ok().filter(|number: &i64| number.to_string() == id.as_str())
 }
 
+/// That a row's thread is one that can be named: others' rows may say anything there.
+macro_rules! is_named {
+    () => {
+        " typeof(thread_id) = 'text' AND octet_length(thread_id) BETWEEN 1 AND 4096 "
+    };
+}
+const _: () = assert!(THREAD_BYTES_MAX == 4096, "the statements say so too");
+
 /// The threads that hold a checkpoint of that id, in byte order.
 pub(super) fn holders(connection: &Connection, id: &CheckpointId) -> Outcome<Vec<String>> {
-    let sql = concat!("SELECT c.thread_id", joined!(), "WHERE t.name = ?1 OR (t.id IS NULL AND c.id = ?2) ORDER BY c.thread_id");
+    let sql = concat!(
+        "SELECT c.thread_id",
+        joined!(),
+        "WHERE (t.name = ?1 OR (t.id IS NULL AND c.id = ?2)) AND",
+        is_named!(),
+        "ORDER BY c.thread_id"
+    );
     let mut statement = connection.prepare_cached(sql)?;
     let holders = statement.query_map((id.as_str(), decimal(id)), |row| row.get(0))?;
     Ok(holders.collect::<rusqlite::Result<_>>()?)
@@ -231,10 +245,12 @@ pub(super) fn holders(connection: &Connection, id: &CheckpointId) -> Outcome<Vec
 
 /// The first thread in byte order behind a bound, of those that have a checkpoint.
 pub(super) fn next_thread(connection: &Connection, from: Bound<&str>) -> Outcome<Option<String>> {
+    const AT: &str = concat!("SELECT thread_id FROM checkpoints WHERE thread_id >= ?1 AND", is_named!(), "ORDER BY thread_id LIMIT 1");
+    const BEHIND: &str = concat!("SELECT thread_id FROM checkpoints WHERE thread_id > ?1 AND", is_named!(), "ORDER BY thread_id LIMIT 1");
     let (sql, from) = match from {
-        Bound::Included(from) => ("SELECT thread_id FROM checkpoints WHERE thread_id >= ?1 ORDER BY thread_id LIMIT 1", from),
-        Bound::Excluded(from) => ("SELECT thread_id FROM checkpoints WHERE thread_id > ?1 ORDER BY thread_id LIMIT 1", from),
-        Bound::Unbounded => ("SELECT thread_id FROM checkpoints WHERE thread_id >= ?1 ORDER BY thread_id LIMIT 1", ""),
+        Bound::Included(from) => (AT, from),
+        Bound::Excluded(from) => (BEHIND, from),
+        Bound::Unbounded => (AT, ""),
     };
     Ok(connection.prepare_cached(sql)?.query_row([from], |row| row.get(0)).optional()?)
 }
