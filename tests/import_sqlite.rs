@@ -2,6 +2,8 @@
 
 #![cfg(feature = "sqlite")]
 
+#[path = "import_sqlite/beside.rs"]
+mod beside;
 #[path = "import_sqlite/ended.rs"]
 mod ended;
 #[path = "import_sqlite/made.rs"]

@@ -29,7 +29,8 @@ use tables::Kind;
 ///
 /// The file is only read; so is its `-wal`. Where there may be one, a copy of both is made in the temporary
 /// directory, and takes up room without a name there until this is dropped; writers go on. Of a database in
-/// another journal mode they wait until then.
+/// another journal mode they wait until then, unless this process opens and closes the file elsewhere meanwhile,
+/// for instance as a second `Database`: then the system drops all locks that the process has on it.
 ///
 /// ```no_run
 /// use taffrail::{Store, carry::Event, import::Database};

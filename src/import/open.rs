@@ -4,13 +4,13 @@
 //! copied, and the copy is opened. A writer only appends to the `-wal` until all of it has been taken into the
 //! file; then it begins it anew, under another heading. So if the `-wal`, copied last, still has the heading
 //! that it had before the file was copied, it holds every page that can have changed meanwhile, and the two
-//! together are one moment. Without one, there must be none afterwards.
+//! together are one moment. Without one, the file is locked, so that a `-wal` made meanwhile stays to be seen.
 //!
-//! In all other modes the file itself is opened to read: locks alone keep a writer from changing it meanwhile,
-//! and one that somebody left half written is refused by SQLite.
+//! In all other modes the file itself is opened to read, and not once more by anyone else here: a process loses
+//! its locks on a file when it closes any handle of it. One that is left half written is refused by SQLite.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -18,6 +18,8 @@ use std::time::Duration;
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
+use rustix::fs::{FlockOperation, fcntl_lock};
+use rustix::io::Errno;
 use tempfile::TempDir;
 
 use super::value::flaw;
@@ -35,10 +37,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 const HEADER_BYTES: usize = 100;
 const MODES: std::ops::Range<usize> = 18..20;
 const WAL_MODE: u8 = 2;
-/// Where it tells how many pages there are, how often it was changed, and which change that was told at.
-const PAGES: usize = 28;
-const CHANGES: usize = 24;
-const CHANGES_AT_PAGES: usize = 92;
 /// The heading of a `-wal`: its numbers change whenever it is begun anew.
 const WAL_HEADER_BYTES: usize = 32;
 
@@ -55,12 +53,12 @@ impl Image {
     pub fn open(path: &Path) -> Result<Self> {
         // SQLite looks for a `-wal` beside the file itself, not beside a link to it.
         let real = path.canonicalize().map_err(|error| unreadable(path, error))?;
-        let in_wal_mode = header(&real)?[MODES].contains(&WAL_MODE);
+        let in_wal_mode = header(&opened(&real)?, &real)?[MODES].contains(&WAL_MODE);
         let wal = beside(&real, "-wal");
         // Beside an empty one, too, SQLite would make files.
         if !in_wal_mode && !wal.try_exists().map_err(|error| unreadable(path, error))? {
             let connection = set_up(&real, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(|error| flaw(path, error))?;
-            is_whole(&real).map_err(|error| error.with_file(path, None))?;
+            is_whole(&connection, &real, path)?;
             return Ok(Image { connection, path: path.to_owned(), lacks_wal: false });
         }
         let copy = copied(&real, &wal)?;
@@ -68,7 +66,7 @@ impl Image {
         let file = copy.path().join(COPY);
         let connection = set_up(&file, OpenFlags::SQLITE_OPEN_READ_WRITE).map_err(|error| flaw(path, error))?;
         if !has_wal {
-            is_whole(&file).map_err(|error| error.with_file(path, None))?;
+            is_whole(&connection, &file, path)?;
         }
         // What is open needs no names, and without them nothing stays behind a process that is killed.
         drop(copy);
@@ -105,14 +103,20 @@ fn unreadable(path: &Path, error: io::Error) -> Error {
     }
 }
 
-/// The beginning of the file. Errors: `InvalidInput` where it is no database.
-fn header(path: &Path) -> Result<[u8; HEADER_BYTES]> {
-    let refused = |kind, message: &str| Err(Error::new(kind, message).with_file(path, None));
-    let is_file = std::fs::metadata(path).map_err(|error| unreadable(path, error))?.is_file();
-    if !is_file {
-        return refused(ErrorKind::InvalidInput, "this is no SQLite database: it is no plain file");
+/// Errors: `InvalidInput` where it is no plain file.
+fn opened(path: &Path) -> Result<File> {
+    // One that is no plain file may be waited for when it is opened.
+    if !std::fs::metadata(path).map_err(|error| unreadable(path, error))?.is_file() {
+        let message = "this is no SQLite database: it is no plain file";
+        return Err(Error::new(ErrorKind::InvalidInput, message).with_file(path, None));
     }
-    let begin = beginning(path, HEADER_BYTES)?.unwrap_or_default();
+    File::open(path).map_err(|error| unreadable(path, error))
+}
+
+/// The beginning of the file. Errors: `InvalidInput` where it is no database.
+fn header(file: &File, path: &Path) -> Result<[u8; HEADER_BYTES]> {
+    let refused = |kind, message: &str| Err(Error::new(kind, message).with_file(path, None));
+    let begin = beginning(file, HEADER_BYTES).map_err(|error| unreadable(path, error))?;
     match <[u8; HEADER_BYTES]>::try_from(begin) {
         Ok(header) if header.starts_with(SQLITE_MAGIC) => Ok(header),
         Ok(_) => refused(ErrorKind::InvalidInput, "this is no SQLite database"),
@@ -123,65 +127,102 @@ fn header(path: &Path) -> Result<[u8; HEADER_BYTES]> {
 }
 
 /// Holds a file that is locked or our own against the length that it tells, for SQLite takes what a cut page
-/// lacks for zeros. Errors: `Corrupt`.
-fn is_whole(path: &Path) -> Result<()> {
-    let header = header(path)?;
-    let number = |at: usize| header[at..at + 4].iter().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
-    let page = match u64::from(header[16]) << 8 | u64::from(header[17]) {
-        1 => 65_536,
-        page => page.max(1),
-    };
-    let length = std::fs::metadata(path).map_err(|error| unreadable(path, error))?.len();
-    // Very old programs do not keep the number of pages; then it is not of the last change.
-    let told = if number(CHANGES) == number(CHANGES_AT_PAGES) { number(PAGES) * page } else { 0 };
-    if length < told || !length.is_multiple_of(page) {
-        return Err(Error::new(ErrorKind::Corrupt, format!("the database is cut short, at {length} bytes")));
+/// lacks for zeros. The file is not opened: that would end the lock. Errors: `Corrupt`.
+fn is_whole(connection: &Connection, file: &Path, named: &Path) -> Result<()> {
+    let number = |pragma| connection.query_row(pragma, [], |row| row.get::<_, i64>(0)).map(i64::unsigned_abs);
+    let told = || Ok((number("PRAGMA page_size")?, number("PRAGMA page_count")?));
+    let (page, pages) = told().map_err(|error| flaw(named, error))?;
+    let length = std::fs::metadata(file).map_err(|error| unreadable(named, error))?.len();
+    if length < pages * page || !length.is_multiple_of(page) {
+        return Err(Error::new(ErrorKind::Corrupt, format!("the database is cut short, at {length} bytes")).with_file(named, None));
     }
     Ok(())
 }
 
-/// At most so many bytes from the beginning of a file; None where there is none.
-fn beginning(path: &Path, bytes: usize) -> Result<Option<Vec<u8>>> {
-    let read = || {
-        let mut begin = Vec::new();
-        File::open(path)?.take(bytes as u64).read_to_end(&mut begin)?;
-        Ok(begin)
-    };
-    match read() {
-        Err(error) if io::Error::kind(&error) == io::ErrorKind::NotFound => Ok(None),
-        begin => begin.map(Some).map_err(|error| unreadable(path, error)),
+/// At most so many bytes from the beginning of a file.
+fn beginning(mut file: &File, bytes: usize) -> io::Result<Vec<u8>> {
+    let mut begin = Vec::new();
+    file.rewind()?;
+    file.take(bytes as u64).read_to_end(&mut begin)?;
+    Ok(begin)
+}
+
+/// The same of a file that lies beside the database; None where it is not there or holds nothing.
+fn beginning_of(path: &Path, bytes: usize) -> Result<Option<Vec<u8>>> {
+    match File::open(path).and_then(|file| beginning(&file, bytes)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        begin => begin.map(|begin| Some(begin).filter(|begin| !begin.is_empty())).map_err(|error| unreadable(path, error)),
     }
 }
 
 /// The heading of a `-wal`; None where it is not there or holds nothing.
 fn wal_header(wal: &Path) -> Result<Option<Vec<u8>>> {
-    Ok(beginning(wal, WAL_HEADER_BYTES)?.filter(|begin| !begin.is_empty()))
+    beginning_of(wal, WAL_HEADER_BYTES)
 }
 
 /// A copy of a file and its `-wal` as they are together at one moment. Errors: `Busy`.
-fn copied(file: &Path, wal: &Path) -> Result<TempDir> {
+fn copied(path: &Path, wal: &Path) -> Result<TempDir> {
     let dir = tempfile::tempdir().map_err(|error| Error::os("make a temporary directory", &std::env::temp_dir(), error))?;
-    let (file_copy, wal_copy) = (dir.path().join(COPY), dir.path().join(WAL_COPY));
-    let inode = || std::fs::metadata(file).map(|found| found.ino()).map_err(|error| unreadable(file, error));
+    // Locked from one try to the next: a `-wal` that spoilt one is still there for the next.
+    let mut file = opened(path)?;
     for _ in 0..TRIES {
-        let before = (inode()?, wal_header(wal)?);
-        copy(file, &file_copy)?;
-        let copied = match &before.1 {
-            Some(_) => copy(wal, &wal_copy).is_ok() && wal_header(&wal_copy)? == before.1,
-            None => true,
-        };
-        if copied && (inode()?, wal_header(wal)?) == before {
+        if !is_named(&file, path)? {
+            file = opened(path)?;
+        }
+        if copied_once(&file, path, wal, dir.path())? {
             return Ok(dir);
         }
-        let _ = std::fs::remove_file(&wal_copy);
+        let _ = std::fs::remove_file(dir.path().join(WAL_COPY));
         sleep(PAUSE);
     }
-    let message = "the database did not stand still for as long as it takes to copy it: a writer folds its -wal again and again";
-    Err(Error::new(ErrorKind::Busy, message).with_file(file, None))
+    let message = "the database did not stand still for as long as it takes to copy it: a writer folds its -wal again and again, \
+                   or a change is half written, with a -journal";
+    Err(Error::new(ErrorKind::Busy, message).with_file(path, None))
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    let mut source = File::open(from).map_err(|error| unreadable(from, error))?;
+/// Copies both; whether the copies are of one moment.
+fn copied_once(file: &File, path: &Path, wal: &Path, dir: &Path) -> Result<bool> {
+    let is_locked = lock(file);
+    let (before, heading) = (look(file, path)?, wal_header(wal)?);
+    let has_all_changes_in_wal = heading.is_some() && before.1[MODES].contains(&WAL_MODE);
+    // One that is kept for the next change begins with zeros.
+    let is_half_written = beginning_of(&beside(path, "-journal"), 1)?.is_some_and(|begin| begin != [0]);
+    if is_half_written || !(is_locked || has_all_changes_in_wal) {
+        return Ok(false);
+    }
+    copy(file, path, &dir.join(COPY))?;
+    if heading.is_some() {
+        let wal_copy = dir.join(WAL_COPY);
+        let is_there = File::open(wal).is_ok_and(|source| copy(&source, wal, &wal_copy).is_ok());
+        if !is_there || wal_header(&wal_copy)? != heading {
+            return Ok(false);
+        }
+    }
+    let stood_still = has_all_changes_in_wal || look(file, path)? == before;
+    Ok(stood_still && is_named(file, path)? && wal_header(wal)? == heading)
+}
+
+/// Takes SQLite's own lock for reading: nobody takes a `-wal` away, or commits without one, until the file is
+/// closed. False where somebody does so now; where a system has no such locks, looking must do.
+fn lock(file: &File) -> bool {
+    !matches!(fcntl_lock(file, FlockOperation::NonBlockingLockShared), Err(Errno::AGAIN | Errno::ACCESS))
+}
+
+/// What changes with the file: its length and time, and its header.
+fn look(file: &File, path: &Path) -> Result<((u64, i64, i64), [u8; HEADER_BYTES])> {
+    let found = file.metadata().map_err(|error| unreadable(path, error))?;
+    Ok(((found.len(), found.mtime(), found.mtime_nsec()), header(file, path)?))
+}
+
+/// Whether the file still has its name.
+fn is_named(file: &File, path: &Path) -> Result<bool> {
+    let same = || Ok((file.metadata()?, std::fs::metadata(path)?));
+    let (ours, named) = same().map_err(|error| unreadable(path, error))?;
+    Ok((ours.dev(), ours.ino()) == (named.dev(), named.ino()))
+}
+
+fn copy(mut source: &File, from: &Path, to: &Path) -> Result<()> {
     let mut target = File::create(to).map_err(|error| Error::os("make a copy of the database", to, error))?;
+    source.rewind().map_err(|error| unreadable(from, error))?;
     io::copy(&mut source, &mut target).map(drop).map_err(|error| Error::os("copy the database", to, error))
 }

@@ -163,8 +163,14 @@ fn a_database_that_does_not_come_to_rest_is_busy() {
     // As a process that is killed here leaves them.
     fs::copy(&file, &left).unwrap();
     fs::copy(scratch.path().join("x.db-journal"), scratch.path().join("left.db-journal")).unwrap();
+    // With a -wal beside it a copy is read, which has no -journal to tell.
+    let beside_wal = scratch.path().join("beside.db");
+    for (ending, source) in [("", "left.db"), ("-journal", "left.db-journal")] {
+        fs::copy(scratch.path().join(source), scratch.path().join(format!("beside.db{ending}"))).unwrap();
+    }
+    fs::write(scratch.path().join("beside.db-wal"), "").unwrap();
     let before = files(scratch.path());
-    for (file, words) in [(&file, "locked"), (&left, "open it once with the program")] {
+    for (file, words) in [(&file, "locked"), (&left, "open it once with the program"), (&beside_wal, "with a -journal")] {
         let error = taffrail::import::Database::open(file).unwrap_err();
         assert!(error.kind() == taffrail::ErrorKind::Busy && error.to_string().contains(words), "{error:?}");
     }
