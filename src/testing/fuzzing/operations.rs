@@ -112,7 +112,7 @@ impl Run {
                 let number = input.below(256);
                 let id = CheckpointId::new(ATTACHED[number % ATTACHED.len()]).unwrap();
                 let on = if number % 8 < 4 { OnExisting::Keep } else { OnExisting::Replace };
-                Step::Attach { thread, id, key: KEYS[number % KEYS.len()], value: noise(self.puts, number), on }
+                Step::Attach { thread: THREADS[0], id, key: KEYS[number % KEYS.len()], value: noise(self.puts, number), on }
             }
             _ => {
                 self.puts += 1;
