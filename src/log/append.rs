@@ -39,7 +39,8 @@ impl Writer {
         Terms {
             segment: u64::from(self.active.segment.number),
             start: self.active.end,
-            next_seq: shared.tail.next_seq(),
+            // What only a damaged page gives, the append refuses: the sums of a plan stay in range until then.
+            next_seq: shared.tail.next_seq().min(SEQS_END),
             keep: self.manifest.keep(),
             is_whole: shared.gaps.load().segments.is_empty(),
         }

@@ -539,10 +539,13 @@ fn numbers_that_only_a_damaged_page_gives_are_put_under_by_nobody() {
     let scratch = Scratch::new();
     let store = open(&scratch, &Failing::default());
     put(&store, "t", 10, Durability::Sync).unwrap();
-    for (seq, length) in [(SEQS_END, 10), (u64::MAX - 3, 10), (SEQS_END, 20 << 20)] {
+    for (seq, length) in [(SEQS_END, 10), (u64::MAX - 3, 10), (SEQS_END, 20 << 20), (u64::MAX, 10)] {
         store.shared.tail.raise_next_seq(seq);
         let refused = put(&store, "t", length, Durability::Sync).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Corrupt, "{refused}");
+        let mut batch = Batch::new();
+        (0..2).for_each(|_| _ = batch.put("t", TypeTag::BYTES, b"state", PutOptions::default()));
+        assert_eq!(store.commit(&batch).unwrap_err().kind(), ErrorKind::Corrupt);
         assert_eq!(len(&store, "t"), 1);
         assert!(!store.shared.directory.path.join("0000000000000002.seg.new").exists(), "a large put was left");
         // Nor is it kept as a floor, which would refuse the manifest wherever it is read.
