@@ -45,15 +45,16 @@ impl Encoded {
 
 /// Memory that one difference after the other is found in, so that none allocates anything large.
 ///
-/// Keeps at most 4 MiB between two uses.
+/// Keeps at most 5 MiB between two uses.
 #[derive(Default)]
 pub(crate) struct Scratch {
     anchors: diff::Anchors,
     ops: Vec<payload::Op>,
     unpacked: Vec<u8>,
+    packer: payload::Packer,
 }
 
-/// What of the unpacked bytes is kept for the next use.
+/// What of the unpacked bytes, and of the packed ones, is kept for the next use.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 /// Why a state is stored whole.
@@ -83,15 +84,18 @@ pub(crate) fn encode(base: &[u8], target: &[u8], sums: Sums, scratch: &mut Scrat
         return Err(whole(length));
     }
     let ops = scratch.ops.len() as u32;
-    let unpacked = payload::write(&scratch.ops, target);
-    let unpacked_len = unpacked.len() as u32;
-    let (payload, is_packed) = payload::pack_delta(unpacked);
+    payload::write(&scratch.ops, target, &mut scratch.unpacked);
+    let unpacked_len = scratch.unpacked.len() as u32;
+    let packed = scratch.packer.pack(&scratch.unpacked);
+    let is_packed = packed.is_some();
+    let payload = packed.unwrap_or(&scratch.unpacked).to_vec();
     if !rule::may_store(payload.len(), target.len(), sums) {
         return Err(whole(payload.len()));
     }
     let sums = sums.after(payload.len() as u32, unpacked_len, ops);
     let encoded = Encoded { payload, is_packed, unpacked_len, sums };
     let is_right = gives(&encoded.stored(target.len() as u32), base, target, scratch);
+    scratch.packer.keep(KEPT_BYTES_MAX);
     if scratch.unpacked.capacity() > KEPT_BYTES_MAX {
         scratch.unpacked = Vec::new();
     }
@@ -152,7 +156,7 @@ mod tests {
     fn holds(base: &[u8], target: &[u8]) -> Option<Encoded> {
         let mut scratch = Scratch::default();
         assert!(diff::diff(base, target, usize::MAX, &mut scratch.anchors, &mut scratch.ops));
-        let unpacked = payload::write(&scratch.ops, target);
+        let unpacked = payload::written(&scratch.ops, target);
         assert_eq!(unpacked.len(), payload::len(&scratch.ops));
         if scratch.ops.len() <= rule::OPS_MAX as usize {
             let raw = Encoded { unpacked_len: unpacked.len() as u32, payload: unpacked, is_packed: false, sums: ROOMY };
@@ -264,7 +268,7 @@ mod tests {
     fn a_delta_that_gives_another_state_is_noticed() {
         let (base, target) = (b"0123456789", b"01234abc56");
         let ops = [payload::Op { literal: 0, copy: 5, from: 0 }, payload::Op { literal: 3, copy: 2, from: 5 }];
-        let bytes = payload::write(&ops, target);
+        let bytes = payload::written(&ops, target);
         let right = Stored { payload: &bytes, is_packed: false, unpacked_len: bytes.len() as u32, state_len: 10 };
         let mut scratch = Scratch::default();
         assert!(gives(&right, base, target, &mut scratch));

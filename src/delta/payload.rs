@@ -8,6 +8,8 @@
 //!
 //! What is read is believed of nothing: each length is checked before it is looked at or allocated.
 
+use lz4_flex::block::{CompressTable, compress_into_with_table, get_maximum_output_size};
+
 use super::rule::{OPS_MAX, STATE_BYTES_MAX};
 use crate::format::Flaw;
 
@@ -55,18 +57,19 @@ pub(super) fn len(ops: &[Op]) -> usize {
     length
 }
 
-/// The payload of ops that make up all of `target`.
-pub(super) fn write(ops: &[Op], target: &[u8]) -> Vec<u8> {
-    let mut payload = Vec::with_capacity(len(ops));
-    put_varint(&mut payload, ops.len() as u32);
+/// Writes the payload of ops that make up all of `target`, in place of what `payload` holds.
+pub(super) fn write(ops: &[Op], target: &[u8], payload: &mut Vec<u8>) {
+    payload.clear();
+    payload.reserve(len(ops));
+    put_varint(payload, ops.len() as u32);
     let mut after = 0;
     for op in ops {
         let (distance, next) = told(op, after);
         after = next;
-        put_varint(&mut payload, op.literal);
-        put_varint(&mut payload, op.copy);
+        put_varint(payload, op.literal);
+        put_varint(payload, op.copy);
         if op.copy > 0 {
-            put_varint(&mut payload, distance);
+            put_varint(payload, distance);
         }
     }
     let mut at = 0;
@@ -74,7 +77,6 @@ pub(super) fn write(ops: &[Op], target: &[u8]) -> Vec<u8> {
         payload.extend_from_slice(&target[at..at + op.literal as usize]);
         at += op.literal as usize + op.copy as usize;
     }
-    payload
 }
 
 /// Reads the ops of an unpacked payload; answers where its literals begin. They and the copies make
@@ -112,21 +114,43 @@ pub(super) fn read(payload: &[u8], base_len: u32, state_len: u32, ops: &mut Vec<
     Ok(bytes.at)
 }
 
-/// A payload as it is stored, and whether it is packed.
-pub(super) fn pack_delta(payload: Vec<u8>) -> (Vec<u8>, bool) {
-    if payload.len() < PACKED_FROM_BYTES {
-        return (payload, false);
+/// lz4's memory, kept from one delta to the next.
+#[derive(Default)]
+pub(super) struct Packer {
+    table: CompressTable,
+    packed: Vec<u8>,
+}
+
+impl Packer {
+    /// A delta's payload through lz4; `None` where it is stored as it is.
+    pub fn pack(&mut self, payload: &[u8]) -> Option<&[u8]> {
+        if payload.len() < PACKED_FROM_BYTES {
+            return None;
+        }
+        let most = get_maximum_output_size(payload.len());
+        if self.packed.len() < most {
+            self.packed.resize(most, 0);
+        }
+        let packed = compress_into_with_table(payload, &mut self.packed, &mut self.table).ok()?;
+        saves(packed, payload.len()).then(|| &self.packed[..packed])
     }
-    match pack(&payload) {
-        Some(packed) => (packed, true),
-        None => (payload, false),
+
+    /// Lets go of memory beyond so many bytes.
+    pub fn keep(&mut self, bytes: usize) {
+        if self.packed.len() > bytes {
+            *self = Packer::default();
+        }
     }
 }
 
 /// The state through lz4; `None` where that saves less than a sixteenth.
 pub(crate) fn pack(state: &[u8]) -> Option<Vec<u8>> {
     let packed = lz4_flex::block::compress(state);
-    (packed.len() <= state.len() - state.len().div_ceil(16)).then_some(packed)
+    saves(packed.len(), state.len()).then_some(packed)
+}
+
+fn saves(packed: usize, whole: usize) -> bool {
+    packed <= whole - whole.div_ceil(16)
 }
 
 /// What was packed, exactly `length` bytes. Errors: `Corrupt`.
@@ -220,6 +244,14 @@ impl Bytes<'_> {
     }
 }
 
+/// The payload of ops that make up all of `target`.
+#[cfg(test)]
+pub(super) fn written(ops: &[Op], target: &[u8]) -> Vec<u8> {
+    let mut payload = b"of another".to_vec();
+    write(ops, target, &mut payload);
+    payload
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -266,8 +298,8 @@ mod tests {
     fn more_ops_than_a_chain_may_have_are_refused() {
         let ops = |count: u32| (0..count).map(|at| Op { literal: 0, copy: 1, from: at % 2 * 5 }).collect::<Vec<Op>>();
         let target = [0; OPS_MAX as usize + 1];
-        assert!(!refused(&write(&ops(OPS_MAX), &target), 9, OPS_MAX));
-        assert!(refused(&write(&ops(OPS_MAX + 1), &target), 9, OPS_MAX + 1));
+        assert!(!refused(&written(&ops(OPS_MAX), &target), 9, OPS_MAX));
+        assert!(refused(&written(&ops(OPS_MAX + 1), &target), 9, OPS_MAX + 1));
     }
 
     #[test]
@@ -293,12 +325,26 @@ mod tests {
 
     #[test]
     fn what_lz4_hardly_shortens_is_left_as_it_is() {
-        assert_eq!(pack_delta(vec![0; 47]), (vec![0; 47], false));
-        let (packed, is_packed) = pack_delta(vec![0; 48]);
-        assert!(is_packed && packed.len() < 48);
+        let mut packer = Packer::default();
+        assert_eq!(packer.pack(&[0; 47]), None);
+        assert!(packer.pack(&[0; 48]).is_some_and(|packed| packed.len() < 48));
         let unlike: Vec<u8> = (0..=255).collect();
         assert_eq!(pack(&unlike), None);
         assert_eq!(pack(&[]), None);
+    }
+
+    #[test]
+    fn one_packer_packs_short_and_long_in_any_order() {
+        let mut packer = Packer::default();
+        for length in [100, 70_000, 48, 65_534, 65_535, 3000, 3_000_000, 60] {
+            let payload: Vec<u8> = (0..length).map(|at| (at / 40) as u8).collect();
+            let packed = packer.pack(&payload).unwrap();
+            assert_eq!(unpack(packed, length as u32).unwrap(), payload, "{length}");
+        }
+        packer.keep(4 << 20);
+        assert!(packer.packed.len() > 3_000_000);
+        packer.keep(1 << 20);
+        assert_eq!(packer.packed.capacity(), 0);
     }
 
     #[test]
@@ -325,7 +371,7 @@ mod tests {
             }
             let length = ops.iter().map(|op| op.literal + op.copy).sum::<u32>();
             let target: Vec<u8> = (0..length).map(|at| at as u8).collect();
-            let payload = write(&ops, &target);
+            let payload = written(&ops, &target);
             prop_assert_eq!(payload.len(), len(&ops));
             let mut again = Vec::new();
             let literals = read(&payload, 1200, length, &mut again).unwrap();

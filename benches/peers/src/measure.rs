@@ -3,12 +3,13 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use taffrail_benches::device::{Device, settle, warm_memory};
 use taffrail_benches::load::thread_name;
-use taffrail_benches::{Outcome, touch};
+use taffrail_benches::{Outcome, Place, touch};
 
 use crate::peer::Peer;
 use crate::work::Work;
@@ -21,7 +22,7 @@ pub struct Run {
     pub puts: u64,
     /// All states together, whole.
     pub state_bytes: u64,
-    /// The time within puts.
+    /// The time within puts; of several workers, of the one that waited longest.
     pub seconds: f64,
     /// The median put, and the one that 1 % are slower than.
     pub p50_micros: f64,
@@ -49,21 +50,20 @@ pub fn run(peer: &Peer, work: &Work, dir: &Path) -> Outcome<Run> {
     settle(dir)?;
     let (counts, held) = (device.counts()?, memory("VmRSS")?);
     let place = peer.open(dir, work.keep)?;
-    let mut worker = place.worker()?;
-    let (mut waits, mut state_bytes) = (Vec::new(), 0);
     // Resets the highest mark, which warming has raised.
     fs::write("/proc/self/clear_refs", "5")?;
-    work.each(|thread, state| {
-        let start = Instant::now();
-        worker.put(thread, state)?;
-        waits.push(start.elapsed());
-        state_bytes += state.len() as u64;
-        Ok(())
-    })?;
+    let store = &*place;
+    let done: Outcome<Vec<Puts>> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..work.workers).map(|worker| scope.spawn(move || puts(store, work, worker))).collect();
+        workers.into_iter().map(|worker| worker.join().unwrap_or_else(|_| Err("a worker panicked".into()))).collect()
+    });
+    let done = done?;
     let (flushes, peak) = (device.counts()?.flushes, memory("VmHWM")?);
-    drop((worker, place));
+    drop(place);
     settle(dir)?;
-    let seconds = waits.iter().sum::<Duration>().as_secs_f64();
+    let seconds = done.iter().map(|puts| puts.waits.iter().sum::<Duration>().as_secs_f64()).fold(0.0, f64::max);
+    let state_bytes = done.iter().map(|puts| puts.state_bytes).sum();
+    let mut waits: Vec<Duration> = done.into_iter().flat_map(|puts| puts.waits).collect();
     waits.sort_unstable();
     let micros = |share: usize| waits.get(waits.len() * share / 100).map_or(0.0, |wait| wait.as_secs_f64() * 1e6);
     Ok(Run {
@@ -79,6 +79,32 @@ pub fn run(peer: &Peer, work: &Work, dir: &Path) -> Outcome<Run> {
     })
 }
 
+/// What one worker has put.
+#[derive(Default)]
+struct Puts {
+    waits: Vec<Duration>,
+    state_bytes: u64,
+}
+
+fn puts(place: &dyn Place, work: &Work, worker: usize) -> Outcome<Puts> {
+    let (mut user, mut done) = (place.worker()?, Puts::default());
+    work.each(worker, |thread, state| {
+        tidy_allocator();
+        let start = Instant::now();
+        user.put(thread, state)?;
+        done.waits.push(start.elapsed());
+        done.state_bytes += state.len() as u64;
+        Ok(())
+    })?;
+    Ok(done)
+}
+
+/// Has the allocator gather up what making the state has left in small pieces, which it would do at the
+/// next larger request: in the store's time.
+fn tidy_allocator() {
+    drop(std::hint::black_box(Vec::<u8>::with_capacity(64 << 10)));
+}
+
 /// Opens what [`run`] has left, and reads a state, so that nobody opens by putting off the work.
 pub fn open(peer: &Peer, work: &Work, dir: &Path) -> Outcome<Opened> {
     let start = Instant::now();
@@ -87,7 +113,7 @@ pub fn open(peer: &Peer, work: &Work, dir: &Path) -> Outcome<Opened> {
     let micros = start.elapsed().as_secs_f64() * 1e6;
     // The states are the same in every process: a store that lost one is no peer.
     let mut newest = 0;
-    work.each(|thread, state| {
+    work.each(0, |thread, state| {
         if thread == thread_name(0) {
             newest = touch(state);
         }

@@ -17,7 +17,7 @@ fn raw(ops: &[Op], literals: &[u8]) -> (Vec<u8>, u32) {
         target.extend_from_slice(&vec![0; op.copy as usize]);
         rest = after;
     }
-    (payload::write(ops, &target), state_len)
+    (payload::written(ops, &target), state_len)
 }
 
 fn stored((payload, state_len): &(Vec<u8>, u32)) -> Stored<'_> {
