@@ -44,7 +44,9 @@ impl Shared {
             let mut prepared = Prepared::new(batch, &names, self.forms(batch, tries > 0), &values);
             if length_at_most(&prepared) > self.options.segment_bytes / 4 {
                 prepared.forms = self.forms(batch, false);
-                return self.write_large(|plan| plan.batch(&prepared)).map(|written| written.results);
+                let written = self.write_large(|plan| plan.batch(&prepared))?;
+                // Without deltas it is a difference from nothing, and never stale.
+                return Ok(written.map(|written| written.results).unwrap_or_default());
             }
             if let Some(written) = self.write(durability, |plan| plan.batch(&prepared))? {
                 self.keep_heads(batch, &prepared.forms, &written.placed);
@@ -66,7 +68,16 @@ impl Shared {
     /// Plans and appends in one turn. The plan is made again if a new segment has to be begun; one that
     /// is stale is not written, and `None` the answer.
     pub(super) fn write<'a>(&'a self, durability: Durability, make: impl Fn(&mut Plan<'a>) -> Result<()>) -> Result<Option<Written>> {
-        let mut turn = self.turn()?;
+        self.write_in(self.turn()?, durability, make)
+    }
+
+    /// The same in a turn that was taken before.
+    pub(super) fn write_in<'a>(
+        &'a self,
+        mut turn: Held<'_>,
+        durability: Durability,
+        make: impl Fn(&mut Plan<'a>) -> Result<()>,
+    ) -> Result<Option<Written>> {
         let planned = |turn: &Held<'_>| {
             let mut plan = Plan::new(&self.index, self.segments.load_full(), turn.terms(self));
             make(&mut plan).map(|()| plan)

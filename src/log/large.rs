@@ -26,44 +26,59 @@ use crate::format::segment::{HEADER_BYTES, Header, Kind};
 use crate::fs::File;
 
 /// So often the payloads are written while nobody waits, before they are written in the turn.
-const TRIES: usize = 4;
+pub(super) const TRIES: usize = 4;
 
 impl Shared {
-    /// Plans and writes what is too long for the log itself; always durable.
+    /// Plans and writes what is too long for the log itself; always durable. One that is stale is not
+    /// written, and `None` the answer.
     ///
     /// Errors: as for any batch; `DiskFull` with nothing left behind.
-    pub(super) fn write_large<'a>(&'a self, make: impl Fn(&mut Plan<'a>) -> Result<()>) -> Result<Written> {
-        let mut turn = self.turn()?;
+    pub(super) fn write_large<'a>(&'a self, make: impl Fn(&mut Plan<'a>) -> Result<()>) -> Result<Option<Written>> {
+        self.write_large_in(self.turn()?, TRIES, make)
+    }
+
+    /// The same in a turn that was taken before; it is given back `tries` times at most.
+    pub(super) fn write_large_in<'a>(
+        &'a self,
+        mut turn: Held<'a>,
+        tries: usize,
+        make: impl Fn(&mut Plan<'a>) -> Result<()>,
+    ) -> Result<Option<Written>> {
         // Taken for good: a working name that no manifest lists is removed by a first opener.
         let number = self.tail.take_number();
         let mut plan = match self.plan_large(&turn, number, &make) {
+            Ok(plan) if plan.is_stale => return Ok(None),
             Ok(plan) if !plan.frames.is_empty() => plan,
-            answer => return self.without_a_write(turn, answer),
+            answer => return self.without_a_write(turn, answer).map(Some),
         };
         self.directory.require_in_force(&turn.manifest)?;
         let name = names::segment_new(number);
         let file = self.directory.create_file(&name)?;
-        for _ in 0..TRIES {
+        for _ in 0..tries {
             drop(turn);
             self.write_payloads(&*file, &name, &plan).inspect_err(|_| self.discard(&name))?;
             turn = self.turn().inspect_err(|_| self.discard(&name))?;
             let again = match self.plan_large(&turn, number, &make) {
+                Ok(again) if again.is_stale => {
+                    self.discard(&name);
+                    return Ok(None);
+                }
                 Ok(again) if !again.frames.is_empty() => again,
                 answer => {
                     self.discard(&name);
-                    return self.without_a_write(turn, answer);
+                    return self.without_a_write(turn, answer).map(Some);
                 }
             };
             let lengths = |frame: &Planned<'_>| (frame.record.len(), frame.payload.len());
             let in_place = plan.frames.iter().map(lengths).eq(again.frames.iter().map(lengths));
             plan = again;
             if in_place {
-                return self.install_large(turn, &file, number, plan).inspect_err(|_| self.discard(&name));
+                return self.install_large(turn, &file, number, plan).map(Some).inspect_err(|_| self.discard(&name));
             }
         }
         // Others kept changing the lengths: this once they wait.
         self.write_payloads(&*file, &name, &plan).inspect_err(|_| self.discard(&name))?;
-        self.install_large(turn, &file, number, plan).inspect_err(|_| self.discard(&name))
+        self.install_large(turn, &file, number, plan).map(Some).inspect_err(|_| self.discard(&name))
     }
 
     fn plan_large<'a>(&'a self, turn: &Held<'_>, number: u64, make: &impl Fn(&mut Plan<'a>) -> Result<()>) -> Result<Plan<'a>> {

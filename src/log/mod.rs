@@ -10,6 +10,7 @@ mod append;
 mod attached;
 mod backup;
 mod before;
+mod branch;
 mod chains;
 mod changes;
 mod commit;
@@ -426,6 +427,7 @@ impl Checkpointer for Store {
         Capabilities {
             list_threads: true,
             persistent_checkpoint_ids: true,
+            branching: true,
             vacuum: true,
             ttl: true,
             list_with_metadata: true,
@@ -486,6 +488,24 @@ impl Checkpointer for Store {
             self.shared.absent(thread)?;
         }
         Ok(found)
+    }
+
+    fn fork(&self, thread: &str, at: Option<&CheckpointId>, new: &str) -> Result<CheckpointId> {
+        let head = self.shared.branch(thread, at, new, branch::Source::Stays)?;
+        self.house.look(&self.shared);
+        Ok(head)
+    }
+
+    fn rename(&self, thread: &str, new: &str) -> Result<()> {
+        self.shared.branch(thread, None, new, branch::Source::Ends)?;
+        self.house.look(&self.shared);
+        Ok(())
+    }
+
+    fn rollback(&self, thread: &str, to: &CheckpointId) -> Result<u64> {
+        let gone = self.shared.rollback(thread, to)?;
+        self.house.look(&self.shared);
+        Ok(gone)
     }
 
     fn vacuum(&self, query: &VacuumQuery) -> Result<Vacuumed> {

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::branch::{self, Branch, Source, Step};
 use super::changes::Changes;
 use super::encode::{Base, Form};
 use super::examine;
@@ -171,7 +172,11 @@ impl<'a> Plan<'a> {
                 }
             }
         }
-        // What its last operation brings may be what something has waited for.
+        self.let_all_orphans_go()
+    }
+
+    /// What the last operation brings may be what something has waited for.
+    fn let_all_orphans_go(&mut self) -> Result<()> {
         let waiting = self.changes.views().filter(|view| view.attached().has_awaiting());
         let threads: Vec<Arc<str>> = waiting.map(|view| view.thread().clone()).collect();
         threads.iter().try_for_each(|thread| self.let_orphans_go(thread))
@@ -212,6 +217,106 @@ impl<'a> Plan<'a> {
             self.add(Some(current), &record, &form.payload, form.payload_check)?;
         }
         Ok(())
+    }
+
+    /// Plans a branch under another name. Stale where the thread is not what was read any more.
+    ///
+    /// Errors: `Conflict` where the name is taken; `Corrupt` where not all of the log can be read.
+    pub fn branch(&mut self, branch: &'a Branch, new: &str, source: Source) -> Result<()> {
+        let thread = &**branch.view.thread();
+        self.require_whole(thread)?;
+        let current = self.current(thread);
+        self.is_stale = !current.is_some_and(|view| branch.is_of(&view));
+        if self.is_stale {
+            return Ok(());
+        }
+        if self.current(new).is_some_and(|view| view.len() > 0) {
+            let message = format!("a thread of the name {new:?} is there already; nothing was written");
+            return Err(Error::new(ErrorKind::Conflict, message).with_thread(thread));
+        }
+        let mut places = Vec::with_capacity(branch.steps.len());
+        for step in &branch.steps {
+            places.push(self.step(step, new, places.last().copied(), places.len().checked_sub(1).map(|at| &branch.steps[at].info.id))?);
+        }
+        for value in &branch.values {
+            let number = self.terms.next_seq.saturating_add(self.frames.len() as u64);
+            let (place, is_awaiting) = value.step.and_then(|step| places.get(step)).map_or((number, true), |place| (*place, false));
+            self.not_older = self.not_older.max(place);
+            let (id, tag, is_packed) = (value.id.to_record(), value.tag.as_str(), value.form.coding == Coding::Packed);
+            let attach =
+                Attach { thread: new, id, key: &value.key, tag, number, place, is_awaiting, value_len: value.value_len, is_packed };
+            let current = self.current(new);
+            self.add(current, &Record::Attach(attach), &value.form.payload, value.form.payload_check)?;
+        }
+        match branch.view.keep() {
+            Some(own) => self.keep(new, own)?,
+            None => self.trim_to_store(new)?,
+        }
+        self.results.push(Committed::Put(branch.head()));
+        if source == Source::Ends {
+            self.delete(thread, None)?;
+        }
+        self.let_all_orphans_go()
+    }
+
+    /// Plans a step of a branch, behind the one at the place and with the id `before`; answers its place.
+    fn step(&mut self, step: &'a Step, new: &str, before: Option<u64>, before_id: Option<&CheckpointId>) -> Result<u64> {
+        let Step { info, saved_at, coding, payload, payload_check } = step;
+        let place = self.terms.next_seq.saturating_add(self.frames.len() as u64);
+        let (id, parent) = (IdKey::from(&info.id), info.parent.as_ref());
+        let coding = match (coding, before) {
+            (Coding::Delta(difference), Some(base)) => Coding::Delta(Difference { base, ..*difference }),
+            (coding, _) => *coding,
+        };
+        let parent_key = parent.map(IdKey::from);
+        let record = Record::Put(Put {
+            thread: new,
+            id: id.to_record(),
+            place,
+            floor: 0,
+            saved_at: *saved_at,
+            parent: match parent {
+                Some(parent) if coding.is_delta() && before_id == Some(parent) => Followed::Base,
+                _ => Followed::of(parent_key.as_ref().map(IdKey::to_record)),
+            },
+            tag: info.tag.as_str(),
+            metadata: info.metadata.to_stored(),
+            state_len: info.bytes as u32,
+            coding,
+        });
+        let current = self.current(new);
+        let has_awaiting = current.as_ref().is_some_and(|view| view.attached().has_awaiting());
+        self.add(current, &record, payload, *payload_check)?;
+        if has_awaiting {
+            self.bind(new, &id, place)?;
+        }
+        Ok(place)
+    }
+
+    /// Plans that everything newer than a checkpoint goes.
+    ///
+    /// Errors: `NotFound`; `Corrupt` where not all of the log can be read.
+    pub fn rollback(&mut self, thread: &str, to: &CheckpointId) -> Result<()> {
+        self.require_whole(thread)?;
+        let view = self.current(thread).filter(|view| view.len() > 0);
+        let newest = view.as_ref().and_then(|view| view.find(&IdKey::from(to)));
+        let (Some(view), Some(newest)) = (view, newest) else { return Err(branch::not_in(thread, Some(to))) };
+        for entry in view.entries().skip(newest + 1) {
+            let record = Record::DeleteCheckpoint { thread, place: entry.place };
+            let at = self.frame(&record, &[], frame::payload_check(&[]))?;
+            self.changes.take(self.index, &record, at);
+            self.results.push(Committed::Deleted { existed: true });
+        }
+        Ok(())
+    }
+
+    /// Errors: `Corrupt` where a thread may have more than it shows.
+    fn require_whole(&self, thread: &str) -> Result<()> {
+        if self.terms.is_whole {
+            return Ok(());
+        }
+        let message = "a segment cannot be read and may hold more of the thread; nothing was written: see verify";
+        Err(Error::new(ErrorKind::Corrupt, message).with_thread(thread))
     }
 
     /// Plans a limit of its own for a thread, and the trim that it brings. Errors: `NotFound`.

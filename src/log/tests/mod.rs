@@ -4,6 +4,7 @@ mod answers;
 mod attached;
 mod backups;
 mod beside;
+mod branches;
 mod clock;
 mod compaction;
 mod cost;
