@@ -5,6 +5,8 @@
 //! prints nothing, to be looked at from outside (strace, perf); the section `processes` starts it
 //! again with `--only child` (see there).
 
+mod branches;
+mod carried;
 mod delta_costs;
 mod deltas;
 mod flat;
@@ -30,7 +32,8 @@ static HEAP: heap::Counting = heap::Counting;
 const USAGE: &str = "figures [--dir DIR] [--quick] [--peers] [--section SECTION]... [--trace TRACE]...
 figures --only puts|gets|history|open --kind KIND [--count N] [--bytes N] [--workers N] [--buffered] [--dir DIR]
 figures --only trace-puts|trace-gets [--trace TRACE] [--kind taffrail|sqlite] [--count N] [--buffered] [--dir DIR]
-SECTION: puts, workers, buffered, processes, gets, opens, index, reclaim, flat, deltas
+SECTION: puts, workers, buffered, processes, gets, opens, index, reclaim, flat, deltas,
+    branches, pages, carried
 TRACE: A, B, C, D, E1, F, H1, H2
 KIND: taffrail, taffrail-single, bare-grown, bare-steps, bare-before, sqlite, windlass, lmdb";
 
@@ -200,6 +203,15 @@ fn run() -> Outcome<()> {
             delta_costs::memory(dir, &mut summary)?;
             delta_costs::long_chain(&settings, dir, &mut summary)?;
         }
+    }
+    if settings.wants("branches") && !settings.peers {
+        branches::fork(&settings, dir, &mut summary)?;
+    }
+    if settings.wants("pages") && !settings.peers {
+        branches::pages(&settings, dir, &mut summary)?;
+    }
+    if settings.wants("carried") && !settings.peers {
+        carried::carried(&settings, dir, &mut summary)?;
     }
     summary.print();
     Ok(())
