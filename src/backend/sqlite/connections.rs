@@ -254,6 +254,8 @@ fn ready(connection: Connection, busy_timeout: Duration) -> rusqlite::Result<Con
     // In milliseconds, of which SQLite takes so many.
     connection.busy_timeout(busy_timeout.min(Duration::from_millis(i32::MAX as u64)))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
+    // Else a statement is planned anew for each value that is compared with a range: most of what a read costs.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     Ok(connection)

@@ -302,18 +302,19 @@ pub(super) fn ages(connection: &Connection, thread: &str) -> Outcome<Vec<(i64, S
 
 /// What is attached to a checkpoint, or to one that is yet to come and still can.
 pub(super) fn attachments(connection: &Connection, thread: &str, id: &CheckpointId) -> Outcome<Vec<Attachment>> {
-    let floor: i64 = match find(connection, thread, id)? {
-        Some(_) => 0,
-        None => connection
-            .prepare_cached("SELECT coalesce(min(id), 0) FROM checkpoints WHERE thread_id = ?1")?
-            .query_row([thread], |row| row.get(0))?,
-    };
-    let mut statement = connection.prepare_cached(
-        "SELECT key, tag, value, proof FROM taffrail_attachments WHERE thread = ?1 AND name = ?2 AND after >= ?3 ORDER BY key",
-    )?;
-    let mut rows = statement.query((thread, id.as_str(), floor))?;
-    let mut attachments = Vec::new();
+    let mut statement = connection
+        .prepare_cached("SELECT key, tag, value, proof, after FROM taffrail_attachments WHERE thread = ?1 AND name = ?2 ORDER BY key")?;
+    let mut rows = statement.query((thread, id.as_str()))?;
+    let (mut attachments, mut floor) = (Vec::new(), None);
     while let Some(row) = rows.next()? {
+        // Asked for where there is something: that is seldom.
+        let floor = match floor {
+            Some(floor) => floor,
+            None => *floor.insert(oldest_that_waits(connection, thread, id)?),
+        };
+        if row.get::<_, i64>(4)? < floor {
+            continue;
+        }
         let (key, tag, value): (String, String, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
         if row.get::<_, i64>(3)? != proof::of_attachment(thread, id.as_str(), &key, &tag, &value) {
             return Err(Failure::damage(format!("the value {key:?} of checkpoint {id} is not as it was attached")));
@@ -321,6 +322,16 @@ pub(super) fn attachments(connection: &Connection, thread: &str, id: &Checkpoint
         attachments.push(Attachment { key, tag: TypeTag::of_stored(&tag), value: value.into() });
     }
     Ok(attachments)
+}
+
+/// What is attached to a checkpoint that is there counts whenever that was; to one that is not, from its thread's
+/// oldest on.
+fn oldest_that_waits(connection: &Connection, thread: &str, id: &CheckpointId) -> Outcome<i64> {
+    if find(connection, thread, id)?.is_some() {
+        return Ok(0);
+    }
+    let mut oldest = connection.prepare_cached("SELECT coalesce(min(id), 0) FROM checkpoints WHERE thread_id = ?1")?;
+    Ok(oldest.query_row([thread], |row| row.get(0))?)
 }
 
 /// A number of checkpoints to keep, as SQLite has it.
