@@ -15,6 +15,7 @@ mod forked;
 mod golden;
 #[path = "../mounts/mod.rs"]
 mod mounts;
+mod read_only;
 mod refused;
 mod texts;
 mod together;

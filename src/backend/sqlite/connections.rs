@@ -33,7 +33,8 @@ pub(super) struct Connections {
     file: Option<DatabaseFile>,
     home: Home,
     busy_timeout: Duration,
-    /// None once a write has failed in a way that leaves open what was written.
+    read_only: bool,
+    /// None where nothing is written, and once a write has failed in a way that leaves open what was written.
     writer: Mutex<Option<Writer>>,
     idle: Mutex<Vec<Connection>>,
 }
@@ -54,6 +55,7 @@ struct Writer {
 pub(super) struct Opening {
     pub fs: Arc<dyn Fs>,
     pub create: bool,
+    pub read_only: bool,
     pub busy_timeout: Duration,
     /// Of a new place.
     pub keep: Option<i64>,
@@ -95,6 +97,9 @@ impl Opening {
             }
             begin_log(&connection, self.busy_timeout)?;
         }
+        if self.read_only {
+            return self.to_read(connection, path, has_log);
+        }
         if found != Found::Place {
             // CRASH: all of the tables or none; a file without any is a place that is yet to be made.
             let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -104,14 +109,30 @@ impl Opening {
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)?;
         let is_wal = connection.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0))? == "wal";
         let file = path.map(|path| self.known(path)).transpose()?;
-        Ok(Connections {
+        let writer = Writer { connection, is_wal, synchronous: "" };
+        Ok(self.connections(file, Some(writer), Vec::new()))
+    }
+
+    /// Changes nothing of the file: what is lacking is made beside it, in each connection's own memory.
+    fn to_read(self, connection: Connection, path: Option<&Path>, has_log: bool) -> Outcome<Connections> {
+        let Some(path) = path else { return Err(Error::invalid("nothing can be read of a place that is made in memory").into()) };
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
+        schema::stand_in(&connection)?;
+        let identity = identity(path).map_err(|error| Error::os("look at", path, error))?;
+        let file = DatabaseFile { path: path.to_owned(), identity };
+        Ok(self.connections(Some(file), None, vec![connection]))
+    }
+
+    fn connections(self, file: Option<DatabaseFile>, writer: Option<Writer>, idle: Vec<Connection>) -> Connections {
+        Connections {
             fs: self.fs,
             file,
             home: Home::here(),
             busy_timeout: self.busy_timeout,
-            writer: Mutex::new(Some(Writer { connection, is_wal, synchronous: "" })),
-            idle: Mutex::new(Vec::new()),
-        })
+            read_only: self.read_only,
+            writer: Mutex::new(writer),
+            idle: Mutex::new(idle),
+        }
     }
 
     fn known(&self, path: &Path) -> Result<DatabaseFile> {
@@ -146,7 +167,11 @@ impl Connections {
             Some(kept) => kept,
             None => self.another(file)?,
         };
-        let read = moment(&mut connection, work).map_err(|failure| failure.told(Some(&file.path)))?;
+        let told = |failure: Failure| failure.told(Some(&file.path));
+        if self.read_only && schema::is_outgrown(&connection).map_err(told)? {
+            connection = self.another(file)?;
+        }
+        let read = moment(&mut connection, work).map_err(told)?;
         let mut idle = self.idle();
         if idle.len() < IDLE_MAX {
             idle.push(connection);
@@ -157,6 +182,9 @@ impl Connections {
     /// Has `work` change the database, all or nothing, as durable as asked.
     pub fn write<R>(&self, durability: Durability, work: impl FnOnce(&Connection) -> Outcome<R>) -> Result<R> {
         self.at_home()?;
+        if self.read_only {
+            return Err(self.of(Error::new(ErrorKind::ReadOnly, "the place was opened to be read")));
+        }
         let mut guard = self.writer();
         let writer = guard.as_mut().ok_or_else(|| self.poisoned("an earlier write failed half way"))?;
         self.file.as_ref().map_or(Ok(()), |file| self.is_there(file))?;
@@ -179,7 +207,15 @@ impl Connections {
 
     fn another(&self, file: &DatabaseFile) -> Result<Connection> {
         self.is_there(file)?;
-        open(&file.path, false, self.busy_timeout).map_err(|error| Failure::from(error).told(Some(&file.path)))
+        let has_log = matches!(self.fs.is_dir(&log_of(&file.path)), Ok(Some(_)));
+        let opened = open(&file.path, false, self.busy_timeout).map_err(Failure::from).and_then(|connection| {
+            if self.read_only {
+                connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
+                schema::stand_in(&connection)?;
+            }
+            Ok(connection)
+        });
+        opened.map_err(|failure| failure.told(Some(&file.path)))
     }
 
     /// Errors: `Poisoned` where another file, or none, is at the path now.
@@ -192,7 +228,10 @@ impl Connections {
     }
 
     fn poisoned(&self, why: &str) -> Error {
-        let error = Error::new(ErrorKind::Poisoned, format!("{why}: open the place again"));
+        self.of(Error::new(ErrorKind::Poisoned, format!("{why}: open the place again")))
+    }
+
+    fn of(&self, error: Error) -> Error {
         match self.path() {
             Some(path) => error.with_file(path, None),
             None => error,

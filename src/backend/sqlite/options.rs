@@ -19,13 +19,14 @@ const IN_MEMORY: &str = ":memory:";
 pub struct SqliteOptions {
     max_history: Option<Option<usize>>,
     create: bool,
+    read_only: bool,
     busy_timeout: Duration,
     fs: Arc<dyn Fs>,
 }
 
 impl Default for SqliteOptions {
     fn default() -> Self {
-        SqliteOptions { max_history: None, create: true, busy_timeout: Duration::from_secs(10), fs: Arc::new(Os) }
+        SqliteOptions { max_history: None, create: true, read_only: false, busy_timeout: Duration::from_secs(10), fs: Arc::new(Os) }
     }
 }
 
@@ -44,13 +45,21 @@ impl SqliteOptions {
         self
     }
 
+    /// Whether the file is opened to be read alone; `false` by default. A file that is not there, or empty, is
+    /// `NotFound` then; one that windlass began gets no tables of ours; every write answers `ReadOnly`, and a
+    /// `max_history` is `InvalidInput`.
+    pub fn read_only(mut self, yes: bool) -> Self {
+        self.read_only = yes;
+        self
+    }
+
     /// How long a call waits for others that write before it answers `Busy`; 10 s by default.
     pub fn busy_timeout(mut self, time: Duration) -> Self {
         self.busy_timeout = time;
         self
     }
 
-    /// Opens the file, and makes in it the tables that it lacks; `:memory:` is no file.
+    /// Opens the file, and makes in it the tables that it lacks (but to be read alone); `:memory:` is no file.
     ///
     /// A new file is for who the process' umask lets in. Errors: `InvalidInput`; `NotFound` without `create`;
     /// `Unsupported` for another program's database, a newer version and a file system that is not known to
@@ -61,8 +70,12 @@ impl SqliteOptions {
         if path.as_os_str().is_empty() {
             return Err(Error::invalid("a place in an SQLite file needs a path: it is empty"));
         }
+        if self.read_only && self.max_history.is_some() {
+            return Err(Error::invalid("a place that is opened to be read takes no max_history"));
+        }
         let keep = self.max_history.unwrap_or(Some(MAX_HISTORY_DEFAULT)).map(|keep| i64::try_from(keep).unwrap_or(i64::MAX));
-        let opening = Opening { fs: self.fs, create: self.create, busy_timeout: self.busy_timeout, keep };
+        let (create, read_only) = (self.create && !self.read_only, self.read_only);
+        let opening = Opening { fs: self.fs, create, read_only, busy_timeout: self.busy_timeout, keep };
         let connections = if path.as_os_str() == IN_MEMORY { opening.in_memory() } else { opening.at(path) };
         SqliteCheckpointer::opened(connections?, self.max_history)
     }

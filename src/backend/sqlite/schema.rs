@@ -148,6 +148,30 @@ pub(super) fn make(transaction: &Transaction<'_>, keep: Option<i64>) -> Outcome<
     Ok(())
 }
 
+/// Makes what a reader asks for of ours and the file does not have, empty, in the connection's own memory. From
+/// then on the connection writes nothing.
+pub(super) fn stand_in(connection: &Connection) -> Outcome<()> {
+    let there = own_definitions(connection)?;
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    for made in OURS.split_inclusive(";\n").filter(|made| made.contains("CREATE TABLE")) {
+        let is_there = there.iter().any(|(name, _)| made.contains(&format!(" {name} ")));
+        if !is_there {
+            connection.execute_batch(&made.replace("CREATE TABLE IF NOT EXISTS ", "CREATE TEMP TABLE "))?;
+        }
+    }
+    if !there.iter().any(|(name, _)| name == "taffrail_place") {
+        connection.execute("INSERT INTO taffrail_place (one, version, keep) VALUES (1, ?1, NULL)", [VERSION])?;
+    }
+    connection.pragma_update(None, "query_only", true)?;
+    Ok(())
+}
+
+/// Whether the file has got what [`stand_in`] has made.
+pub(super) fn is_outgrown(connection: &Connection) -> Outcome<bool> {
+    let mut both = connection.prepare_cached("SELECT count(*) FROM temp.sqlite_schema t JOIN main.sqlite_schema m ON m.name = t.name")?;
+    Ok(both.query_row([], |row| row.get::<_, i64>(0))? > 0)
+}
+
 fn columns(connection: &Connection) -> Outcome<Vec<Column>> {
     let mut statement = connection.prepare(r#"SELECT name, upper(type), "notnull", pk FROM pragma_table_xinfo('checkpoints')"#)?;
     let columns = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;

@@ -1,7 +1,7 @@
 //! From the name of a place to the place itself, opened for reading, housekeeping or putting.
 //!
 //! Reading and housekeeping never make a place. Reading a store takes no lock, so it works beside a
-//! running agent; a place of files is for one process at a time. What the library calls a directory is
+//! running agent; nothing is changed of an SQLite file; a place of files is for one process at a time. What the library calls a directory is
 //! told here by the same rule as in `taffrail::open`, which opens all the rest.
 
 use std::ops::Deref;
@@ -20,6 +20,14 @@ pub enum Place {
     Other(Box<dyn Checkpointer>),
 }
 
+/// What a place is opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Read,
+    Keep,
+    Put,
+}
+
 impl Deref for Place {
     type Target = dyn Checkpointer;
 
@@ -34,17 +42,17 @@ impl Deref for Place {
 impl Place {
     /// Opens for reading: of a store no lock and no change, `NotFound` where there is none.
     pub fn to_read(name: &str) -> taffrail::Result<Self> {
-        Self::open(name, false, |dir| Store::options().create(false).read_only(true).open(dir))
+        Self::open(name, Purpose::Read, |dir| Store::options().create(false).read_only(true).open(dir))
     }
 
     /// Opens for deleting and housekeeping: `NotFound` where there is none.
     pub fn to_keep(name: &str) -> taffrail::Result<Self> {
-        Self::open(name, false, |dir| Store::options().create(false).open(dir))
+        Self::open(name, Purpose::Keep, |dir| Store::options().create(false).open(dir))
     }
 
     /// Opens for putting: made where there is none.
     pub fn to_put(name: &str) -> taffrail::Result<Self> {
-        Self::open(name, true, |dir| Store::open(dir))
+        Self::open(name, Purpose::Put, |dir| Store::open(dir))
     }
 
     /// The store, for what only a store can do.
@@ -78,13 +86,17 @@ impl Place {
         }
     }
 
-    fn open(name: &str, create: bool, open_store: impl Fn(&str) -> taffrail::Result<Store>) -> taffrail::Result<Self> {
+    fn open(name: &str, purpose: Purpose, open_store: impl Fn(&str) -> taffrail::Result<Store>) -> taffrail::Result<Self> {
+        let create = purpose == Purpose::Put;
         if let Some(dir) = directory(name) {
             return open_store(dir).map(Place::Store);
         }
         let place: Box<dyn Checkpointer> = match name.split_once(':') {
             Some(("file", dir)) if !dir.is_empty() => Box::new(FileCheckpointer::options().create(create).open(dir)?),
-            Some(("sqlite", file)) if !file.is_empty() => Box::new(SqliteCheckpointer::options().create(create).open(file)?),
+            Some(("sqlite", file)) if !file.is_empty() => {
+                let read_only = purpose == Purpose::Read && file != ":memory:";
+                Box::new(SqliteCheckpointer::options().create(create).read_only(read_only).open(file)?)
+            }
             _ => taffrail::open(name)?,
         };
         Ok(Place::Other(place))

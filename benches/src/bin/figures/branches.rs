@@ -19,7 +19,7 @@ const STATE_BYTES: usize = 64 << 10;
 const PAGE: usize = 20;
 
 /// Forks of a thread of 50 checkpoints of 64 KiB, of which no two are alike and of which each is the one
-/// before and a little more, beside one write of the bytes that they are stored in, in room made before, and a sync.
+/// before and a little more, beside one write of as many bytes at the end of a file, and a sync.
 pub fn fork(settings: &Settings, parent: &Path, summary: &mut Summary) -> Outcome<()> {
     let scratch = tempfile::tempdir_in(parent)?;
     let device = Device::of(scratch.path())?;
@@ -41,6 +41,7 @@ pub fn fork(settings: &Settings, parent: &Path, summary: &mut Summary) -> Outcom
         store.sync()?;
         let stored = usize::try_from(store.stats()?.stored_bytes)?;
         let bytes: Vec<u8> = noise.next(stored.min(STATE_BYTES)).iter().copied().cycle().take(stored).collect();
+        let file = std::fs::File::create(scratch.path().join(format!("written {alike}")))?;
         let (mut forks, mut writes, mut flushes) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..settings.rounds() * 3 {
             let before = device.counts()?.flushes;
@@ -48,11 +49,8 @@ pub fn fork(settings: &Settings, parent: &Path, summary: &mut Summary) -> Outcom
             store.fork("t", None, &format!("fork {round}"))?;
             forks.push(start.elapsed().as_secs_f64() * 1e6);
             flushes.push((device.counts()?.flushes - before) as f64);
-            let file = std::fs::File::create(scratch.path().join("written"))?;
-            file.write_all_at(&vec![0; stored], 0)?;
-            file.sync_all()?;
             let start = Instant::now();
-            file.write_all_at(&bytes, 0)?;
+            file.write_all_at(&bytes, (round * stored) as u64)?;
             file.sync_data()?;
             writes.push(start.elapsed().as_secs_f64() * 1e6);
         }
