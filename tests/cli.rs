@@ -221,6 +221,9 @@ fn a_database_of_windlass_is_a_place() {
     fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/windlass-run.db"), cli.dir().join("run.db")).unwrap();
     assert_eq!(on("sqlite:run.db", &["threads"]).done(), "approvals/42\nthread-1\nünïcode\n".as_bytes());
     assert_eq!(json_lines(&on("sqlite:run.db", &["export"]).done()).len(), 64);
+    assert_eq!(Ended::of(cli.command().args(["copy", "sqlite:run.db", "copied"]).output().unwrap()).code, Some(0));
+    let given = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/windlass-run.db")).unwrap();
+    assert!(fs::read(cli.dir().join("run.db")).unwrap() == given, "reading changes nothing of it");
     assert_eq!(on("sqlite:run.db", &["put", "t", "--type", "bytes", "--id", "a"]).done(), b"a\n");
     assert_eq!(json_lines(&on("sqlite:run.db", &["history", "t", "--json"]).done())[0]["seq"], 75);
     assert_eq!(on("sqlite:run.db", &["delete", "thread-1", "--id", "60"]).code, Some(0));

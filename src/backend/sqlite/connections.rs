@@ -167,16 +167,30 @@ impl Connections {
             Some(kept) => kept,
             None => self.another(file)?,
         };
-        let told = |failure: Failure| failure.told(Some(&file.path));
-        if self.read_only && schema::is_outgrown(&connection).map_err(told)? {
-            connection = self.another(file)?;
-        }
-        let read = moment(&mut connection, work).map_err(told)?;
+        let read = if self.read_only { self.moment_to_read(file, &mut connection, work) } else { moment(&mut connection, work) };
+        let read = read.map_err(|failure| failure.told(Some(&file.path)))?;
         let mut idle = self.idle();
         if idle.len() < IDLE_MAX {
             idle.push(connection);
         }
         Ok(read)
+    }
+
+    /// Has `work` read in one transaction, at whose moment the file has none of the tables that stand in for its own.
+    fn moment_to_read<R>(
+        &self,
+        file: &DatabaseFile,
+        connection: &mut Connection,
+        work: impl FnOnce(&Connection) -> Outcome<R>,
+    ) -> Outcome<R> {
+        loop {
+            let transaction = connection.transaction()?;
+            if !schema::is_outgrown(&transaction)? {
+                return work(&transaction);
+            }
+            drop(transaction);
+            *connection = self.another(file)?;
+        }
     }
 
     /// Has `work` change the database, all or nothing, as durable as asked.
