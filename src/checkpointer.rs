@@ -161,19 +161,54 @@ pub trait Checkpointer: Send + Sync {
         Ok(holders)
     }
 
-    /// Makes a new thread from the checkpoints up to `at` (None: the head). Needs `branching`.
+    /// Makes a new thread of the checkpoints up to and including `at` (None: the head); answers its head's id.
+    ///
+    /// It has what the source shows of them, in order: ids, parents, times, metadata, types and bytes, under new
+    /// seqs; and what is attached to them. What waits there for a checkpoint yet to come is carried by a fork at
+    /// the head alone, and waits on. The source's own number (see [`Checkpointer::retain`]) goes along; else the
+    /// place's holds, at once. What waits under `new` already stays, or is attached to the checkpoint of its id that
+    /// the fork brings; of two values under one key the source's stands.
+    ///
+    /// One atomic step, of one moment, synced where puts are by default. The fork owns what it has: what becomes of
+    /// the source does not touch it, nor the other way round. Costs what putting all of it in one batch does.
+    ///
+    /// Errors: `NotFound` where the thread, or `at` in it, is not there; `Conflict` where `new` has a checkpoint
+    /// already, so also for the thread itself; `Corrupt` where a state or a value is not as it was put; and those of
+    /// [`Checkpointer::commit`]. Needs `branching`.
+    ///
+    /// ```
+    /// use taffrail::prelude::*;
+    /// use taffrail::MemoryCheckpointer;
+    /// let place = MemoryCheckpointer::new();
+    /// let plan = place.put("trip", &"by train")?;
+    /// place.put("trip", &"by train, booked")?;
+    /// place.fork("trip", Some(&plan), "what if")?;
+    /// place.put("what if", &"by boat")?;
+    /// assert_eq!(place.get::<String>("trip")?.unwrap(), "by train, booked");
+    /// place.rollback("what if", &plan)?;
+    /// assert_eq!(place.get::<String>("what if")?.unwrap(), "by train");
+    /// # Ok::<(), taffrail::Error>(())
+    /// ```
     fn fork(&self, thread: &str, at: Option<&CheckpointId>, new: &str) -> Result<CheckpointId> {
         let _ = (thread, at, new);
         Err(Error::unsupported("fork"))
     }
 
-    /// Gives a thread another id. Needs `branching`.
+    /// Gives a thread another id, in one atomic step: as a fork at the head and the deletion of the thread.
+    ///
+    /// Its own number goes along, and all that is attached, also what waits. The seqs are new ones, and so the cost
+    /// is a fork's. Errors: as [`Checkpointer::fork`]. Needs `branching`.
     fn rename(&self, thread: &str, new: &str) -> Result<()> {
         let _ = (thread, new);
         Err(Error::unsupported("rename"))
     }
 
-    /// Makes `to` the head and trims what is newer; answers how many. Needs `branching`.
+    /// Makes `to` the head, in one atomic step: deletes every newer checkpoint, with what is attached to it; answers
+    /// how many, 0 where it is the head already.
+    ///
+    /// What waits for a checkpoint yet to come stays. The next put follows `to`; an id that went can be put again,
+    /// as a new checkpoint. Errors: `NotFound` where the thread, or `to` in it, is not there, and those of
+    /// [`Checkpointer::commit`]. Needs `branching`.
     fn rollback(&self, thread: &str, to: &CheckpointId) -> Result<u64> {
         let _ = (thread, to);
         Err(Error::unsupported("rollback"))

@@ -30,6 +30,7 @@ compile_error!("taffrail runs on Linux and macOS: it relies on flock, shared map
 mod asynchronous;
 mod backend;
 mod batch;
+mod branch;
 pub mod carry;
 mod checkpoint;
 mod checkpointer;

@@ -9,16 +9,16 @@ export RUSTFLAGS="${RUSTFLAGS:-} --cfg taffrail_plants"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/plants"
 seconds_max=60 # each run
 
-# Which program's test catches a fault. Of the crash images one sequence of steps is enough: 20 is a put to
-# a store of a few threads, 53 a compaction; what a sequence is stands in the report of a violation.
+# Which program's test catches a fault. Of the crash images one sequence of steps is enough: 23 is a put to
+# a store of a few threads, 59 a compaction; what a sequence is stands in the report of a violation.
 images=what_a_crash_leaves_opens_to_what_was_acknowledged
 catchers="
-no-sync                crash@20   $images
-acknowledged-unsynced  crash@20   $images
-manifest-not-synced    crash@20   $images
-names-not-synced       crash@20   $images
-removed-too-early      crash@53   $images
-copy-not-synced        crash@53   $images
+no-sync                crash@23   $images
+acknowledged-unsynced  crash@23   $images
+manifest-not-synced    crash@23   $images
+names-not-synced       crash@23   $images
+removed-too-early      crash@59   $images
+copy-not-synced        crash@59   $images
 sync-tried-again       taffrail   log::tests::syncs::a_failed_sync_reaches_every_waiter_and_is_never_tried_again
 shown-unsynced         taffrail   log::tests::syncs::a_failed_sync_reaches_every_waiter_and_is_never_tried_again
 end-believed           taffrail   log::tests::syncs::a_failed_sync_reaches_every_waiter_and_is_never_tried_again

@@ -10,6 +10,7 @@ use std::time::SystemTime;
 
 use super::threads::{self, Step};
 use crate::batch::{Batch, Committed};
+use crate::branch::check_names;
 use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, StateBytes, check_thread};
 use crate::checkpointer::{Capabilities, Checkpointer, Items};
 use crate::error::Result;
@@ -98,6 +99,7 @@ impl Checkpointer for MemoryCheckpointer {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
             list_threads: true,
+            branching: true,
             vacuum: true,
             ttl: true,
             list_with_metadata: true,
@@ -153,6 +155,21 @@ impl Checkpointer for MemoryCheckpointer {
 
     fn locate(&self, id: &CheckpointId) -> Result<Vec<String>> {
         Ok(self.read().holders(id))
+    }
+
+    fn fork(&self, thread: &str, at: Option<&CheckpointId>, new: &str) -> Result<CheckpointId> {
+        check_names(thread, new)?;
+        self.write().fork(thread, at, new, StateBytes::clone)
+    }
+
+    fn rename(&self, thread: &str, new: &str) -> Result<()> {
+        check_names(thread, new)?;
+        self.write().rename(thread, new, StateBytes::clone)
+    }
+
+    fn rollback(&self, thread: &str, to: &CheckpointId) -> Result<u64> {
+        check_thread(thread)?;
+        self.write().rollback(thread, to)
     }
 
     fn vacuum(&self, query: &VacuumQuery) -> Result<Vacuumed> {

@@ -4,6 +4,8 @@
 //! holds as well is copied before it changes, so what was taken out stays as it was. No lock of its
 //! own, no clock, no file. Numbers rise with every put and every attachment, and none is given twice.
 
+mod branch;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Arc, RwLockReadGuard};
 use std::time::SystemTime;

@@ -21,6 +21,7 @@ use super::segments::SegmentSet;
 use super::turn::Held;
 use super::view::{Entry, View};
 use crate::batch::nanos_of;
+use crate::branch::{check_names, no_checkpoint, no_thread};
 use crate::checkpoint::{CheckpointId, CheckpointInfo, StateBytes, TypeTag, check_thread};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::record::Coding;
@@ -41,9 +42,12 @@ pub(super) enum Source {
 pub(super) struct Branch {
     /// The thread when this was read.
     pub view: Arc<View>,
+    /// What was under the new name: nothing, or what waits for its checkpoint.
+    pub there: Option<Arc<View>>,
     /// Oldest first; never empty.
     pub steps: Vec<Step>,
-    /// What is attached to them; in a branch of all of the thread also what waits for its checkpoint.
+    /// What waits under the new name, for it counts as newer than the branch; what is attached to the steps; and in
+    /// a branch of all of the thread what waits there.
     pub values: Vec<Value>,
 }
 
@@ -73,17 +77,16 @@ impl Shared {
     ///
     /// Errors: `NotFound`, `Conflict`; `Corrupt` where not all of it can be read; what a write answers.
     pub(super) fn branch(&self, thread: &str, at: Option<&CheckpointId>, new: &str, source: Source) -> Result<CheckpointId> {
-        check_thread(thread)?;
-        check_thread(new)?;
+        check_names(thread, new)?;
         for _ in 0..TRIES {
-            let branch = self.read_branch(thread, at)?;
+            let branch = self.read_branch(thread, at, new)?;
             if self.write_branch(self.turn()?, &branch, new, source, large::TRIES)? {
                 return Ok(branch.head());
             }
         }
         // Others were quicker each time: this once they wait.
         let turn = self.turn()?;
-        let branch = self.read_branch(thread, at)?;
+        let branch = self.read_branch(thread, at, new)?;
         match self.write_branch(turn, &branch, new, source, 0)? {
             true => Ok(branch.head()),
             false => Err(Error::new(ErrorKind::Busy, "the thread was moved while it was copied: try again").with_thread(thread)),
@@ -100,22 +103,34 @@ impl Shared {
         Ok(written.is_some())
     }
 
-    fn read_branch(&self, thread: &str, at: Option<&CheckpointId>) -> Result<Branch> {
+    fn read_branch(&self, thread: &str, at: Option<&CheckpointId>, new: &str) -> Result<Branch> {
         self.follow_to(self.tail.appended())?;
-        let (view, segments) = self.at_one_moment(|| Ok(self.index.appended(thread)))?;
+        let ((view, there), segments) = self.at_one_moment(|| Ok((self.index.appended(thread), self.index.appended(new))))?;
         let Some(view) = view.filter(|view| view.len() > 0) else {
             self.absent(thread)?;
-            return Err(Error::new(ErrorKind::NotFound, "there is no such thread").with_thread(thread));
+            return Err(no_thread(thread));
         };
-        let found = at.map_or(view.len().checked_sub(1), |id| view.find(&IdKey::from(id)));
-        let Some(last) = found else {
-            self.absent(thread)?;
-            return Err(not_in(thread, at));
+        let last = match at {
+            None => view.len() - 1,
+            Some(id) => match view.find(&IdKey::from(id)) {
+                Some(found) => found,
+                None => return self.absent(thread).and(Err(no_checkpoint(thread, id))),
+            },
         };
         let steps = view.entries().take(last + 1).enumerate();
         let steps = steps.map(|(number, entry)| self.step(&segments, &view, number, entry)).collect::<Result<Vec<_>>>()?;
-        let values = self.values_of(&segments, &view, last)?;
-        Ok(Branch { view, steps, values })
+        let mut values = Vec::new();
+        if let Some(there) = there.as_ref().filter(|there| there.len() == 0) {
+            let waits = |one: &&Attached| view.find(&one.id).is_none_or(|at| at > last);
+            values.extend(there.attached().iter().filter(waits).map(|one| self.value(&segments, there, one, None)));
+        }
+        for one in view.attached().iter().filter(|one| view.shows(one)) {
+            let step = if one.is_awaiting { None } else { view.find(&one.id) };
+            if step.map_or(last + 1 == view.len(), |step| step <= last) {
+                values.push(self.value(&segments, &view, one, step));
+            }
+        }
+        Ok(Branch { view, there, steps, values: values.into_iter().collect::<Result<_>>()? })
     }
 
     fn step(&self, segments: &SegmentSet, view: &View, number: usize, entry: &Entry) -> Result<Step> {
@@ -133,19 +148,11 @@ impl Shared {
         Ok(Step { info, saved_at, coding, payload: frame.payload(view, entry)?, payload_check })
     }
 
-    fn values_of(&self, segments: &SegmentSet, view: &View, last: usize) -> Result<Vec<Value>> {
-        let mut values = Vec::new();
-        for one in view.attached().iter().filter(|one| view.shows(one)) {
-            let step = if one.is_awaiting { None } else { view.find(&one.id) };
-            if step.map_or(last + 1 < view.len(), |step| step > last) {
-                continue;
-            }
-            let attachment = read::attachment(segments, view, one)?;
-            let form = Form::whole(&attachment.value, 0, self.options.compression).into_owned();
-            let (id, value_len) = (one.id.clone(), attachment.value.len() as u32);
-            values.push(Value { step, id, key: attachment.key, tag: attachment.tag, value_len, form });
-        }
-        Ok(values)
+    fn value(&self, segments: &SegmentSet, view: &View, one: &Attached, step: Option<usize>) -> Result<Value> {
+        let attachment = read::attachment(segments, view, one)?;
+        let form = Form::whole(&attachment.value, 0, self.options.compression).into_owned();
+        let (id, value_len) = (one.id.clone(), attachment.value.len() as u32);
+        Ok(Value { step, id, key: attachment.key, tag: attachment.tag, value_len, form })
     }
 
     /// Deletes all checkpoints of a thread that are newer than `to`; answers how many.
@@ -164,13 +171,6 @@ impl Shared {
     }
 }
 
-/// The answer where a thread does not have the checkpoint that is built on.
-pub(super) fn not_in(thread: &str, id: Option<&CheckpointId>) -> Error {
-    let message = id
-        .map_or_else(|| "the thread has no checkpoint".to_owned(), |id| format!("the thread has no checkpoint {id}; nothing was written"));
-    Error::new(ErrorKind::NotFound, message).with_thread(thread)
-}
-
 impl Branch {
     /// The id of the newest checkpoint.
     pub fn head(&self) -> CheckpointId {
@@ -182,8 +182,12 @@ impl Branch {
         self.steps.len() == self.view.len()
     }
 
-    /// Whether a thread still is what was read: all of it, or all up to the newest that is branched.
-    pub fn is_of(&self, view: &View) -> bool {
+    /// Whether a thread still is what was read (all of it, or all up to the newest that is branched), and what
+    /// stands under the new name too.
+    pub fn is_of(&self, view: &View, there: Option<&View>) -> bool {
+        if there != self.there.as_deref() {
+            return false;
+        }
         if self.is_whole() {
             return *self.view == *view;
         }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::branch::{self, Branch, Source, Step};
+use super::branch::{Branch, Source, Step};
 use super::changes::Changes;
 use super::encode::{Base, Form};
 use super::examine;
@@ -19,6 +19,7 @@ use super::segments::SegmentSet;
 use super::vacuum::Judged;
 use super::view::{Entry, View};
 use crate::batch::{Batch, Committed, ExpectedHead, OnExisting, Operation, Parent, PutOptions, nanos_of, nanos_of_clock};
+use crate::branch::{no_checkpoint, no_thread, taken};
 use crate::checkpoint::{CheckpointId, TypeTag};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::frame::{self, frame_len};
@@ -225,14 +226,13 @@ impl<'a> Plan<'a> {
     pub fn branch(&mut self, branch: &'a Branch, new: &str, source: Source) -> Result<()> {
         let thread = &**branch.view.thread();
         self.require_whole(thread)?;
-        let current = self.current(thread);
-        self.is_stale = !current.is_some_and(|view| branch.is_of(&view));
+        let (current, there) = (self.current(thread), self.current(new));
+        if there.as_ref().is_some_and(|view| view.len() > 0) {
+            return Err(taken(new));
+        }
+        self.is_stale = !current.is_some_and(|view| branch.is_of(&view, there.as_deref()));
         if self.is_stale {
             return Ok(());
-        }
-        if self.current(new).is_some_and(|view| view.len() > 0) {
-            let message = format!("a thread of the name {new:?} is there already; nothing was written");
-            return Err(Error::new(ErrorKind::Conflict, message).with_thread(thread));
         }
         let mut places = Vec::with_capacity(branch.steps.len());
         for step in &branch.steps {
@@ -299,8 +299,8 @@ impl<'a> Plan<'a> {
     pub fn rollback(&mut self, thread: &str, to: &CheckpointId) -> Result<()> {
         self.require_whole(thread)?;
         let view = self.current(thread).filter(|view| view.len() > 0);
-        let newest = view.as_ref().and_then(|view| view.find(&IdKey::from(to)));
-        let (Some(view), Some(newest)) = (view, newest) else { return Err(branch::not_in(thread, Some(to))) };
+        let Some(view) = view else { return Err(no_thread(thread)) };
+        let Some(newest) = view.find(&IdKey::from(to)) else { return Err(no_checkpoint(thread, to)) };
         for entry in view.entries().skip(newest + 1) {
             let record = Record::DeleteCheckpoint { thread, place: entry.place };
             let at = self.frame(&record, &[], frame::payload_check(&[]))?;

@@ -10,7 +10,7 @@ use super::folder::{Folder, poisoned};
 use super::manifest::Manifest;
 use super::names::MANIFEST;
 use super::open::name_of;
-use super::stored::Stored;
+use super::stored::{Origin, Stored};
 use super::text::{self, Head, Kind};
 use crate::backend::threads::{Thread, Threads};
 use crate::batch::{Batch, Operation};
@@ -87,10 +87,18 @@ impl Change {
     }
 
     fn add_file(&mut self, folder: &Folder, head: Head, stored: &Arc<Stored>, batch: &Batch<'_>) -> Result<()> {
-        let value = match batch.operations().get(stored.operation) {
-            Some(Operation::Put { state, .. }) => *state,
-            Some(Operation::Attach { value, .. }) => *value,
-            Some(Operation::Delete { .. }) | None => &[],
+        let copied;
+        let value = match stored.from() {
+            Origin::Operation(at) => match batch.operations().get(*at) {
+                Some(Operation::Put { state, .. }) => *state,
+                Some(Operation::Attach { value, .. }) => *value,
+                Some(Operation::Delete { .. }) | None => &[],
+            },
+            // CRASH: the file stays where it is until the change counts, also where it goes by that.
+            Origin::File(written) => {
+                copied = written.read(folder, &head.thread, head.bytes)?;
+                &copied
+            }
         };
         let head = Head { hash: content_hash(value), ..head };
         let name = name_of(&head);

@@ -36,6 +36,7 @@ pub use self::options::FileOptions;
 use self::stored::Stored;
 use super::threads::{self, Attached, Step};
 use crate::batch::{Batch, Committed, nanos_of_clock, time_of};
+use crate::branch::check_names;
 use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, StateBytes, check_thread};
 use crate::checkpointer::{Capabilities, Checkpointer, Items};
 use crate::error::Result;
@@ -196,6 +197,7 @@ impl Checkpointer for FileCheckpointer {
         Capabilities {
             list_threads: true,
             persistent_checkpoint_ids: true,
+            branching: true,
             vacuum: true,
             ttl: true,
             list_with_metadata: true,
@@ -260,6 +262,21 @@ impl Checkpointer for FileCheckpointer {
 
     fn locate(&self, id: &CheckpointId) -> Result<Vec<String>> {
         Ok(self.read()?.holders(id))
+    }
+
+    fn fork(&self, thread: &str, at: Option<&CheckpointId>, new: &str) -> Result<CheckpointId> {
+        check_names(thread, new)?;
+        self.change(Some(BTreeSet::from([thread, new])), &Batch::new(), |threads| threads.fork(thread, at, new, |stored| stored.again()))
+    }
+
+    fn rename(&self, thread: &str, new: &str) -> Result<()> {
+        check_names(thread, new)?;
+        self.change(Some(BTreeSet::from([thread, new])), &Batch::new(), |threads| threads.rename(thread, new, |stored| stored.again()))
+    }
+
+    fn rollback(&self, thread: &str, to: &CheckpointId) -> Result<u64> {
+        check_thread(thread)?;
+        self.change(Some(BTreeSet::from([thread])), &Batch::new(), |threads| threads.rollback(thread, to))
     }
 
     fn vacuum(&self, query: &VacuumQuery) -> Result<Vacuumed> {

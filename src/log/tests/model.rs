@@ -68,6 +68,9 @@ enum Step {
     DeleteCheckpoint(usize, u8),
     Attach(OneValue),
     Retain(Option<usize>, Option<usize>),
+    Fork(usize, Option<u8>, usize),
+    Rename(usize, usize),
+    Rollback(usize, u8),
     Vacuum {
         thread: Option<usize>,
         keep: Option<usize>,
@@ -147,6 +150,10 @@ fn step() -> impl Strategy<Value = Step> {
         1 => thread.clone().prop_map(Step::DeleteThread),
         3 => (thread.clone(), 0..10u8).prop_map(|(thread, id)| Step::DeleteCheckpoint(thread, id)),
         2 => (prop::option::of(thread.clone()), keep.clone()).prop_map(|(thread, keep)| Step::Retain(thread, keep)),
+        // Of the threads to which something is attached.
+        2 => (0..2usize, prop::option::of(0..10u8), 0..2usize).prop_map(|(thread, at, new)| Step::Fork(thread, at, new)),
+        2 => (0..2usize, 0..2usize).prop_map(|(thread, new)| Step::Rename(thread, new)),
+        2 => (thread.clone(), 0..10u8).prop_map(|(thread, to)| Step::Rollback(thread, to)),
         2 => (prop::option::of(thread), prop::option::of(0..4usize), any::<bool>(), any::<bool>())
             .prop_map(|(thread, keep, older, idle)| Step::Vacuum { thread, keep, older, idle }),
         1 => Just(Step::Sync),
@@ -239,6 +246,9 @@ impl Pair {
             Step::DeleteThread(thread) => self.both(|place| place.delete(THREADS[*thread])),
             Step::DeleteCheckpoint(thread, id) => self.both(|place| place.delete_checkpoint(THREADS[*thread], &own_id(*id))),
             Step::Retain(thread, keep) => self.both(|place| place.retain(thread.map(|thread| THREADS[thread]), *keep)),
+            Step::Fork(thread, at, new) => self.both(|place| place.fork(THREADS[*thread], at.map(own_id).as_ref(), THREADS[*new])),
+            Step::Rename(thread, new) => self.both(|place| place.rename(THREADS[*thread], THREADS[*new])),
+            Step::Rollback(thread, to) => self.both(|place| place.rollback(THREADS[*thread], &own_id(*to))),
             Step::Vacuum { thread, keep, older, idle } => self.both(|place| {
                 let thread = thread.map(|thread| THREADS[thread].to_owned());
                 let (older_than, idle) = (older.then_some(Duration::ZERO), idle.then_some(Duration::ZERO));

@@ -78,7 +78,8 @@ fn run(seed: u64, rounds: u64, failing: bool) {
             let at = rng.below(2) as usize;
             let thread = THREADS[rng.below(4) as usize];
             let id = CheckpointId::new(format!("id-{}", rng.below(8))).unwrap();
-            let what = rng.below(40);
+            let what = rng.below(44);
+            let other = THREADS[rng.below(4) as usize];
             byte = byte.wrapping_add(1);
             let store = &handles[at];
             let (size, sync) = ([100, 3_000, 6_000, 12_000, 20_000][rng.below(5) as usize], rng.below(6) == 0);
@@ -104,6 +105,9 @@ fn run(seed: u64, rounds: u64, failing: bool) {
                         }
                     }
                 }
+                40 => both(&|it| format!("{:?}", it.fork(thread, own.then_some(&id), other).map_err(|error| error.kind()))),
+                41 => both(&|it| format!("{:?}", it.rename(thread, other).map_err(|error| error.kind()))),
+                42..=43 => both(&|it| format!("{:?}", it.rollback(thread, &id).map_err(|error| error.kind()))),
                 11..=17 => both(&|it| {
                     let id = CheckpointId::new(ATTACHED[size % 11 % 4]).unwrap();
                     let on = if own { OnExisting::Keep } else { OnExisting::Replace };

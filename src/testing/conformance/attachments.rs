@@ -37,13 +37,13 @@ fn having(make: Make<'_>, setup: Setup) -> Option<Place> {
 }
 
 #[track_caller]
-fn attach(place: &Place, thread: &str, own: &str, key: &str, value: &str) -> bool {
+pub(super) fn attach(place: &Place, thread: &str, own: &str, key: &str, value: &str) -> bool {
     good("attach", place.attach(thread, &id(own), key, TypeTag::BYTES, value.as_bytes(), OnExisting::Replace))
 }
 
 /// Keys and values, as one text.
 #[track_caller]
-fn attached(place: &Place, thread: &str, own: &str) -> String {
+pub(super) fn attached(place: &Place, thread: &str, own: &str) -> String {
     let attachments = good("attachments", place.attachments(thread, &id(own)));
     let shown = attachments.iter().map(|attachment| format!("{}={}", attachment.key, String::from_utf8_lossy(&attachment.value)));
     shown.collect::<Vec<_>>().join(" ")
@@ -51,7 +51,7 @@ fn attached(place: &Place, thread: &str, own: &str) -> String {
 
 /// Panics unless what is attached is this, before and after a reopening.
 #[track_caller]
-fn expect(place: &mut Place, thread: &str, wanted: &[(&str, &str)]) {
+pub(super) fn expect(place: &mut Place, thread: &str, wanted: &[(&str, &str)]) {
     for reopened in [false, true] {
         for (own, wanted) in wanted {
             assert_eq!(attached(place, thread, own), *wanted, "what is attached to {own} of {thread}, reopened: {reopened}");

@@ -20,7 +20,7 @@ fn missing<T>(had: bool, what: &str, result: Result<T>) {
     }
 }
 
-/// Every call behind a capability that is false is `Unsupported` and does nothing.
+/// Every call behind a capability that is false is `Unsupported` and does nothing (forks and the like: `branches`).
 pub fn what_is_missing_is_unsupported(make: Make<'_>) {
     let place = make(Setup::default());
     let own = place.put_text("t", "1");
@@ -29,9 +29,6 @@ pub fn what_is_missing_is_unsupported(make: Make<'_>) {
     let has = place.capabilities();
     missing(has.list_threads, "list_threads", place.list_threads(&ThreadQuery::default()));
     missing(has.list_threads, "threads", place.threads());
-    missing(has.branching, "fork", place.fork("t", Some(&own), "u"));
-    missing(has.branching, "rename", place.rename("t", "u"));
-    missing(has.branching, "rollback", place.rollback("t", &own));
     let by_text = FindQuery { text: Some("1".to_owned()), ..FindQuery::default() };
     let by_metadata = FindQuery { metadata: vec![("a".to_owned(), serde_json::Value::Null)], ..FindQuery::default() };
     missing(has.search, "find by text", place.find(&by_text));

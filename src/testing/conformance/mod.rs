@@ -28,6 +28,9 @@ macro_rules! cases {
 
 pub mod attachments;
 pub mod batches;
+pub mod branches;
+pub mod branches_beside;
+pub mod branches_by_chance;
 pub mod capabilities;
 pub mod deletes;
 pub mod heads;
@@ -35,8 +38,10 @@ pub mod ids;
 pub mod moments;
 pub mod order;
 mod probe;
+pub mod renames;
 pub mod reopening;
 pub mod retention;
+pub mod rollbacks;
 pub mod threads;
 pub mod vacuum;
 pub mod values;
@@ -112,6 +117,11 @@ pub fn cases() -> impl Iterator<Item = Case> {
         vacuum::CASES,
         batches::CASES,
         attachments::CASES,
+        branches::CASES,
+        renames::CASES,
+        rollbacks::CASES,
+        branches_beside::CASES,
+        branches_by_chance::CASES,
         threads::CASES,
         moments::CASES,
         capabilities::CASES,
@@ -148,6 +158,11 @@ mod tests {
             include_str!("vacuum.rs"),
             include_str!("batches.rs"),
             include_str!("attachments.rs"),
+            include_str!("branches.rs"),
+            include_str!("renames.rs"),
+            include_str!("rollbacks.rs"),
+            include_str!("branches_beside.rs"),
+            include_str!("branches_by_chance.rs"),
             include_str!("threads.rs"),
             include_str!("moments.rs"),
             include_str!("capabilities.rs"),

@@ -19,7 +19,7 @@ use crate::error::{ErrorKind, Result};
 use crate::query::{HistoryQuery, VacuumQuery};
 
 const DIR: &str = "/place";
-const THREADS: [&str; 4] = ["full", "few", "../x", "new"];
+const THREADS: [&str; 5] = ["full", "few", "../x", "new", "waits"];
 
 /// What was looked at.
 #[derive(Clone, Debug, Default)]
@@ -32,15 +32,15 @@ pub struct Looked {
     pub violations: Vec<String>,
 }
 
-/// Per thread its checkpoints, oldest first (id, seq, state), and what is attached to any of the ids.
-type Contents = BTreeMap<String, (Vec<(String, u64, Vec<u8>)>, Vec<String>)>;
+/// Per thread its checkpoints, oldest first (id, seq, state), what is attached to any of the ids, and how many it keeps.
+type Contents = BTreeMap<String, (Vec<(String, u64, Vec<u8>)>, Vec<String>, Option<usize>)>;
 
 struct Write {
     name: &'static str,
     run: fn(&FileCheckpointer) -> Result<()>,
 }
 
-const WRITES: [Write; 13] = [
+const WRITES: [Write; 20] = [
     Write { name: "a put", run: |place| put(place, "new", "a") },
     Write { name: "a put that trims", run: |place| put(place, "full", "d") },
     Write { name: "an id put again", run: |place| put(place, "full", "b") },
@@ -54,6 +54,13 @@ const WRITES: [Write; 13] = [
     Write { name: "a thread's own limit", run: |place| place.retain(Some("few"), None) },
     Write { name: "a vacuum", run: |place| place.vacuum(&VacuumQuery { keep: Some(2), ..VacuumQuery::default() }).map(drop) },
     Write { name: "a batch", run: batch },
+    Write { name: "a fork at the head", run: |place| place.fork("full", None, "new").map(drop) },
+    Write { name: "a fork at the oldest", run: |place| place.fork("full", Some(&id("a")), "new").map(drop) },
+    Write { name: "a fork to where something waits", run: |place| place.fork("few", None, "waits").map(drop) },
+    Write { name: "a rename", run: |place| place.rename("few", "new") },
+    Write { name: "a rename to where something waits", run: |place| place.rename("full", "waits") },
+    Write { name: "a rollback", run: |place| place.rollback("full", &id("a")).map(drop) },
+    Write { name: "a rollback to the head", run: |place| place.rollback("full", &id("c")).map(drop) },
 ];
 
 fn id(text: &str) -> CheckpointId {
@@ -98,6 +105,10 @@ fn prepare(place: &FileCheckpointer) -> Result<()> {
     }
     put(place, "few", "a")?;
     attach(place, "few", "e", "k")?;
+    place.retain(Some("few"), Some(2))?;
+    for (own, key) in [("b", "k"), ("e", "k"), ("e", "other"), ("z", "k")] {
+        attach(place, "waits", own, key)?;
+    }
     put(place, "../x", "a")
 }
 
@@ -121,7 +132,7 @@ fn contents(place: &FileCheckpointer) -> Result<Contents> {
                 attached.push(format!("{own} {} {:?}", one.key, &*one.value));
             }
         }
-        contents.insert(thread.to_owned(), (states, attached));
+        contents.insert(thread.to_owned(), (states, attached, place.max_history(Some(thread))?));
     }
     Ok(contents)
 }
@@ -224,7 +235,7 @@ impl Look {
         let place = open(&fs).map_err(text)?;
         put(&place, "new", "later").map_err(text)?;
         let head = place.head("new").map_err(text)?;
-        let last = found.values().flat_map(|(states, _)| states).map(|(_, seq, _)| *seq).max();
+        let last = found.values().flat_map(|(states, ..)| states).map(|(_, seq, _)| *seq).max();
         if head.map(|head| head.seq) <= last {
             return Err("a seq was given twice".to_owned());
         }

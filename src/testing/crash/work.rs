@@ -24,6 +24,9 @@ const BUSY: Duration = Duration::from_millis(20);
 /// No checkpoint to which anything is attached has this number or a higher one.
 const NUMBERED_MAX: u64 = 64;
 
+/// The threads in which something may be attached: the one to which it is, and its branches.
+const ATTACHED: [&str; 4] = ["a", "f", "g", "r"];
+
 /// The store's directory.
 pub(super) const STORE: &str = "/store";
 
@@ -68,11 +71,17 @@ pub(super) enum Step {
     Attach,
     /// One attached to the checkpoint that the thread would get next.
     AttachBefore,
+    /// A fork of a thread, at its oldest or its newest checkpoint; then one of that fork.
+    Fork,
+    /// Another name for a thread; then its first one again.
+    Rename,
+    /// A thread goes back to its oldest checkpoint.
+    Rollback,
 }
 
 impl Step {
     /// All that can follow an opening.
-    pub const ALL: [Step; 20] = [
+    pub const ALL: [Step; 23] = [
         Step::Put,
         Step::Buffered,
         Step::Large,
@@ -93,6 +102,9 @@ impl Step {
         Step::Repair,
         Step::Attach,
         Step::AttachBefore,
+        Step::Fork,
+        Step::Rename,
+        Step::Rollback,
     ];
 
     /// Its name.
@@ -283,6 +295,23 @@ impl Worker {
                 let next = CheckpointId::new(format!("n{}", self.puts))?;
                 self.attach(&store, &next)
             }
+            Step::Fork => match (self.oldest("a"), self.has("f"), self.has("g")) {
+                (Some(oldest), false, _) => {
+                    let at = self.puts.is_multiple_of(2).then_some(oldest);
+                    self.both(&store, |place| place.fork("a", at.as_ref(), "f").map(drop))
+                }
+                (_, true, false) => self.both(&store, |place| place.fork("f", None, "g").map(drop)),
+                _ => Ok(()),
+            },
+            Step::Rename => match (self.has("a"), self.has("r")) {
+                (true, false) => self.both(&store, |place| place.rename("a", "r")),
+                (false, true) => self.both(&store, |place| place.rename("r", "a")),
+                _ => Ok(()),
+            },
+            Step::Rollback => match self.oldest("a") {
+                Some(id) => self.both(&store, |place| place.rollback("a", &id).map(drop)),
+                None => Ok(()),
+            },
             Step::Repair => {
                 drop(store);
                 self.close()?;
@@ -358,6 +387,10 @@ impl Worker {
         })
     }
 
+    fn has(&self, thread: &str) -> bool {
+        self.memory.exists(thread).unwrap_or_default()
+    }
+
     fn oldest(&self, thread: &str) -> Option<CheckpointId> {
         let mut all = self.memory.list(thread, &HistoryQuery::default()).ok()?;
         let mut oldest = None;
@@ -379,15 +412,17 @@ pub(super) fn contents(place: &dyn Checkpointer) -> Result<Contents> {
         }
         contents.insert(thread, states);
     }
-    let mut attached = Vec::new();
-    for number in 0..NUMBERED_MAX {
-        let id = CheckpointId::new(format!("n{number}"))?;
-        for one in place.attachments("a", &id)? {
-            attached.push((format!("{id} {}", one.key), crate::delta::content_hash(&one.value)));
+    for thread in ATTACHED {
+        let mut attached = Vec::new();
+        for number in 0..NUMBERED_MAX {
+            let id = CheckpointId::new(format!("n{number}"))?;
+            for one in place.attachments(thread, &id)? {
+                attached.push((format!("{id} {}", one.key), crate::delta::content_hash(&one.value)));
+            }
         }
-    }
-    if !attached.is_empty() {
-        contents.insert("a attached".to_owned(), attached);
+        if !attached.is_empty() {
+            contents.insert(format!("{thread} attached"), attached);
+        }
     }
     Ok(contents)
 }
