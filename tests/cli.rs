@@ -25,9 +25,12 @@ const READING: [&[&str]; 13] = [
     &["export"],
     &["export", "t"],
 ];
-const KEEPING: [&[&str]; 6] = [
+const KEEPING: [&[&str]; 9] = [
     &["delete", "t"],
     &["delete", "t", "--id", "x"],
+    &["fork", "t", "u"],
+    &["rename", "t", "u"],
+    &["rollback", "t", "x"],
     &["retain", "5"],
     &["vacuum", "--keep", "1"],
     &["vacuum", "--idle", "1d", "--dry-run"],

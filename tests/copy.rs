@@ -121,6 +121,32 @@ fn everything_goes_along_between_all_places_and_a_second_time_adds_nothing() {
     }
 }
 
+#[test]
+fn a_fork_is_copied_as_any_thread_is() {
+    let scratch = tempfile::tempdir().unwrap();
+    let source = FileCheckpointer::open(scratch.path().join("from")).unwrap();
+    tell_a_story(&source);
+    source.fork("t", Some(&id("three")), "fork").unwrap();
+    source.rename("a\nb", "renamed").unwrap();
+    source.rollback("é/..", &id("two")).unwrap();
+    source.put_with("é/..", &1, options("three")).unwrap();
+    let dest = Store::open(scratch.path().join("to")).unwrap();
+    for put in [20 + 3 - 2, 0] {
+        let (carried, left) = copied(&source, &dest);
+        assert_eq!((carried.put, carried.refused, left.len()), (put, 0, 0));
+        assert_eq!(shown(&dest), shown(&source));
+    }
+    // It goes on there, and what is new is copied.
+    source.put_with("fork", &2, options("own")).unwrap();
+    assert_eq!(copied(&source, &dest).0.put, 1);
+    // A thread that was rolled back and put to anew has a story of its own.
+    source.rollback("fork", &id("two")).unwrap();
+    source.put_with("fork", &3, options("other")).unwrap();
+    let (carried, left) = copied(&source, &dest);
+    assert_eq!((carried.put, left.len()), (0, 1), "{left:?}");
+    assert_eq!(ids(&dest, "fork"), "one two three own");
+}
+
 type Before<'a> = dyn Fn(&MemoryCheckpointer, &Batch<'_>) -> Result<()> + Send + Sync + 'a;
 
 /// A place in memory that others come in the way of.

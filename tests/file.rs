@@ -252,6 +252,33 @@ fn an_iterator_reads_on_what_was_deleted_and_nothing_of_it_stays() {
 }
 
 #[test]
+fn a_fork_has_files_of_its_own_and_a_rename_leaves_none() {
+    let scratch = Scratch::new();
+    let place = scratch.open().unwrap();
+    put(&place, "t", "a", b" [1]");
+    put(&place, "t", "b", b"2");
+    place.attach("t", &id("a"), "k", TypeTag::BYTES, b"\xff", OnExisting::Keep).unwrap();
+    put(&place, "t", "a", b" [1.0]");
+    place.fork("t", Some(&id("a")), "u").unwrap();
+    let source = ["t@000000000001.000000000004@a.json", "t@000000000002@b.json", "t@000000000003@a@k.json"];
+    assert_eq!(scratch.names(), [&["MANIFEST.json"][..], &source, &["u@000000000005@a.json", "u@000000000006@a@k.json"]].concat());
+    // Whatever becomes of the source's files.
+    source.iter().for_each(|name| fs::write(scratch.file(name), b"").unwrap());
+    assert_eq!(&*place.get_bytes("u").unwrap().unwrap().state, b" [1.0]");
+    let error = place.fork("t", None, "v").unwrap_err();
+    assert!(error.kind() == ErrorKind::Corrupt && error.to_string().contains(source[0]), "{error:?}");
+    assert_eq!(scratch.names().len(), 6, "what was written is taken back");
+    assert_eq!(place.rollback("t", &id("a")).unwrap(), 1);
+    assert!(place.delete("t").unwrap());
+    place.rename("u", "v").unwrap();
+    assert_eq!(scratch.names(), ["MANIFEST.json", "v@000000000007@a.json", "v@000000000008@a@k.json"]);
+    drop(place);
+    let place = scratch.open().unwrap();
+    assert_eq!(&*place.get_bytes("v").unwrap().unwrap().state, b" [1.0]");
+    assert_eq!(&*place.attachments("v", &id("a")).unwrap()[0].value, b"\xff");
+}
+
+#[test]
 fn opening_changes_nothing_where_there_is_nothing_to_finish() {
     let scratch = Scratch::new();
     drop(scratch.open().unwrap().put("t", &1).unwrap());

@@ -10,6 +10,7 @@ use rusqlite::Connection;
 use taffrail::prelude::*;
 use taffrail::{HistoryQuery, PutOptions, SqliteCheckpointer, TypeTag};
 
+mod branches;
 mod damage;
 mod forked;
 mod golden;

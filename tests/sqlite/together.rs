@@ -9,17 +9,17 @@ use taffrail::{Batch, ErrorKind, HistoryQuery, OnExisting, PutOptions, SqliteChe
 
 use crate::{Scratch, id, ids, put};
 
-const FILE: &str = "TAFFRAIL_TEST_SQLITE_FILE";
+pub const FILE: &str = "TAFFRAIL_TEST_SQLITE_FILE";
 const NAME: &str = "TAFFRAIL_TEST_SQLITE_NAME";
 
-fn role(test: &str, scratch: &Scratch, name: &str) -> Child {
+pub fn role(test: &str, scratch: &Scratch, name: &str) -> Child {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).env(FILE, scratch.file()).env(NAME, name);
     command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
 }
 
 /// Has windlass' way of making a file without a write-ahead log, too.
-fn both_journals() -> [Scratch; 2] {
+pub fn both_journals() -> [Scratch; 2] {
     let (with, without) = (Scratch::new(), Scratch::of_windlass());
     let other = without.other();
     let mode: String = other.query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0)).unwrap();

@@ -24,21 +24,21 @@ fn rows(connection: &Connection) -> Vec<Row> {
 }
 
 /// As windlass saves a step.
-fn save(connection: &Connection, thread: &str, state: &str) -> i64 {
+pub fn save(connection: &Connection, thread: &str, state: &str) -> i64 {
     let insert = "INSERT INTO checkpoints (thread_id, state, saved_at) VALUES (?1, ?2, ?3)";
     connection.execute(insert, (thread, state, 1_795_955_400.25)).unwrap();
     connection.last_insert_rowid()
 }
 
 /// As windlass keeps its newest.
-fn prune(connection: &Connection, thread: &str, keep: i64) -> usize {
+pub fn prune(connection: &Connection, thread: &str, keep: i64) -> usize {
     let delete = "DELETE FROM checkpoints WHERE thread_id = ?1 AND id NOT IN
         (SELECT id FROM checkpoints WHERE thread_id = ?1 ORDER BY id DESC LIMIT ?2)";
     connection.execute(delete, (thread, keep)).unwrap()
 }
 
 /// As windlass loads a thread, lists its steps, and lists threads.
-fn load(connection: &Connection, thread: &str) -> Option<String> {
+pub fn load(connection: &Connection, thread: &str) -> Option<String> {
     let select = "SELECT state FROM checkpoints WHERE thread_id = ?1 ORDER BY id DESC LIMIT 1";
     connection.query_row(select, [thread], |row| row.get(0)).ok()
 }

@@ -16,15 +16,16 @@ use super::proof::{self, Known};
 use super::rows::{self, Page, keep_value};
 use super::schema::UNNUMBERED;
 use crate::batch::{Batch, Committed, OnExisting, Operation, Parent, PutOptions, nanos_of};
-use crate::checkpoint::{CheckpointId, CheckpointInfo, TypeTag};
+use crate::checkpoint::{CheckpointId, CheckpointInfo, Metadata, TypeTag};
 use crate::error::{Error, ErrorKind};
 use crate::query::{VacuumQuery, Vacuumed, Verdict};
 
 /// A state to be put.
-struct State<'a> {
-    tag: &'a TypeTag,
-    bytes: &'a [u8],
-    saved_at: SystemTime,
+pub(super) struct State<'a> {
+    pub tag: &'a TypeTag,
+    pub bytes: &'a [u8],
+    pub saved_at: SystemTime,
+    pub metadata: &'a Metadata,
 }
 
 /// Carries out a batch; `now` labels what has no time of its own.
@@ -48,26 +49,35 @@ fn apply(connection: &Connection, operation: &Operation<'_>, now: SystemTime) ->
     match operation {
         Operation::Put { thread, tag, state, options } => {
             let saved_at = options.saved_at.unwrap_or(now);
-            put(connection, thread, &State { tag, bytes: state, saved_at }, options).map(Committed::Put)
+            put(connection, thread, &State { tag, bytes: state, saved_at, metadata: &options.metadata }, options).map(Committed::Put)
         }
         Operation::Attach { thread, id, key, tag, value, on } => {
-            let existing = match on {
-                OnExisting::Keep => "DO NOTHING",
-                OnExisting::Replace => {
-                    "DO UPDATE SET after = excluded.after, tag = excluded.tag, proof = excluded.proof, value = excluded.value"
-                }
-            };
-            let sql = format!(
-                "INSERT INTO taffrail_attachments (thread, name, key, after, tag, proof, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-                ON CONFLICT (thread, name, key) {existing}"
-            );
-            let proof = proof::of_attachment(thread, id.as_str(), key, tag.as_str(), value);
-            let values = (*thread, id.as_str(), *key, UNNUMBERED, tag.as_str(), proof, *value);
-            Ok(Committed::Attached { written: connection.prepare_cached(&sql)?.execute(values)? > 0 })
+            Ok(Committed::Attached { written: attach(connection, thread, id, (key, tag, value), *on)? })
         }
         Operation::Delete { thread, id: None } => Ok(Committed::Deleted { existed: delete_thread(connection, thread)? }),
         Operation::Delete { thread, id: Some(id) } => Ok(Committed::Deleted { existed: delete(connection, thread, id)? }),
     }
+}
+
+/// Attaches a key's value of that type; answers whether it was written.
+pub(super) fn attach(
+    connection: &Connection,
+    thread: &str,
+    id: &CheckpointId,
+    (key, tag, value): (&str, &TypeTag, &[u8]),
+    on: OnExisting,
+) -> Outcome<bool> {
+    let existing = match on {
+        OnExisting::Keep => "DO NOTHING",
+        OnExisting::Replace => "DO UPDATE SET after = excluded.after, tag = excluded.tag, proof = excluded.proof, value = excluded.value",
+    };
+    let sql = format!(
+        "INSERT INTO taffrail_attachments (thread, name, key, after, tag, proof, value) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+        ON CONFLICT (thread, name, key) {existing}"
+    );
+    let proof = proof::of_attachment(thread, id.as_str(), key, tag.as_str(), value);
+    let values = (thread, id.as_str(), key, UNNUMBERED, tag.as_str(), proof, value);
+    Ok(connection.prepare_cached(&sql)?.execute(values)? > 0)
 }
 
 fn put(connection: &Connection, thread: &str, state: &State<'_>, options: &PutOptions) -> Outcome<CheckpointId> {
@@ -88,20 +98,19 @@ fn put(connection: &Connection, thread: &str, state: &State<'_>, options: &PutOp
         Some(row) => Page::one(row).info(connection, &name)?,
         None => None,
     };
-    write(connection, thread, &id, parent, state, options, replaced)?;
+    write(connection, thread, &id, parent, state, replaced)?;
     trim(connection, thread, keep_of(connection, thread)?)?;
     Ok(id)
 }
 
 /// Writes a checkpoint's rows, at the end of its thread or over those that have its id: then number, place
 /// and parent stay.
-fn write(
+pub(super) fn write(
     connection: &Connection,
     thread: &str,
     id: &CheckpointId,
     parent: Option<CheckpointId>,
     state: &State<'_>,
-    options: &PutOptions,
     replaced: Option<CheckpointInfo>,
 ) -> Outcome<()> {
     // Windlass reads JSON: what is none it is told of, and has the bytes beside.
@@ -128,7 +137,7 @@ fn write(
         parent: parent.as_ref().map(CheckpointId::as_str),
         nanos: nanos_of(state.saved_at)?,
         tag: state.tag.as_str(),
-        metadata: options.metadata.to_stored(),
+        metadata: state.metadata.to_stored(),
         hash: proof::hash(state.bytes),
     };
     // The trigger for windlass' rows may have named this one already.
@@ -142,7 +151,7 @@ fn write(
     Ok(())
 }
 
-fn delete_thread(connection: &Connection, thread: &str) -> Outcome<bool> {
+pub(super) fn delete_thread(connection: &Connection, thread: &str) -> Outcome<bool> {
     let existed = connection.prepare_cached("DELETE FROM checkpoints WHERE thread_id = ?1")?.execute([thread])? > 0;
     connection.prepare_cached("DELETE FROM taffrail_attachments WHERE thread = ?1")?.execute([thread])?;
     Ok(existed)
@@ -189,7 +198,7 @@ fn trim(connection: &Connection, thread: &str, keep: Option<i64>) -> Outcome<()>
 
 /// What is to be done once the operations of a batch are through: what they attached is newer than what
 /// they put, and what can have no checkpoint any more goes.
-fn settle(connection: &Connection, thread: &str) -> Outcome<()> {
+pub(super) fn settle(connection: &Connection, thread: &str) -> Outcome<()> {
     let sql = "UPDATE taffrail_attachments SET after = coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'checkpoints'), 0)
         WHERE thread = ?1 AND after = ?2";
     connection.prepare_cached(sql)?.execute((thread, UNNUMBERED))?;
@@ -197,7 +206,7 @@ fn settle(connection: &Connection, thread: &str) -> Outcome<()> {
 }
 
 /// Drops what was attached to a checkpoint that is not there, before the oldest one that is was put.
-fn drop_orphans(connection: &Connection, thread: &str) -> Outcome<()> {
+pub(super) fn drop_orphans(connection: &Connection, thread: &str) -> Outcome<()> {
     let sql = "DELETE FROM taffrail_attachments AS a
         WHERE a.thread = ?1 AND a.after < (SELECT min(id) FROM checkpoints WHERE thread_id = ?1)
         AND NOT EXISTS (SELECT 1 FROM taffrail_checkpoints t WHERE t.thread = a.thread AND t.name = a.name)
@@ -218,7 +227,7 @@ pub(super) fn retain(connection: &Connection, thread: Option<&str>, keep: Option
             drop_orphans(connection, thread)
         });
     };
-    if Page::newest().infos(connection, &thread.into())?.is_empty() {
+    if !rows::has_any(connection, thread)? {
         return Err(Error::new(ErrorKind::NotFound, "retention is set for a thread that is not there").with_thread(thread).into());
     }
     let sql = "INSERT INTO taffrail_threads (thread, keep) VALUES (?1, ?2) ON CONFLICT (thread) DO UPDATE SET keep = excluded.keep";

@@ -5,6 +5,7 @@
 //! writes, in any process, writes alone; SQLite's locks and log do the rest (`connections`). Nothing of the
 //! database is kept in memory between two calls, so rows that another program adds or deletes are seen at once.
 
+mod branch;
 mod change;
 mod connections;
 mod failure;
@@ -25,6 +26,7 @@ use self::moment::Moment;
 pub use self::options::SqliteOptions;
 use self::rows::Page;
 use crate::batch::{Batch, Committed, Durability, Operation, nanos_of_clock, time_of};
+use crate::branch::check_names;
 use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, StateBytes, check_thread};
 use crate::checkpointer::{Capabilities, Checkpointer, Items};
 use crate::error::{Error, Result};
@@ -122,6 +124,7 @@ impl Checkpointer for SqliteCheckpointer {
         Capabilities {
             list_threads: true,
             persistent_checkpoint_ids: self.connections.path().is_some(),
+            branching: true,
             vacuum: true,
             ttl: true,
             list_with_metadata: true,
@@ -184,6 +187,21 @@ impl Checkpointer for SqliteCheckpointer {
 
     fn locate(&self, id: &CheckpointId) -> Result<Vec<String>> {
         self.connections.read(|connection| rows::holders(connection, id))
+    }
+
+    fn fork(&self, thread: &str, at: Option<&CheckpointId>, new: &str) -> Result<CheckpointId> {
+        check_names(thread, new)?;
+        self.connections.write(Durability::Sync, |connection| branch::fork(connection, thread, at, new))
+    }
+
+    fn rename(&self, thread: &str, new: &str) -> Result<()> {
+        check_names(thread, new)?;
+        self.connections.write(Durability::Sync, |connection| branch::rename(connection, thread, new))
+    }
+
+    fn rollback(&self, thread: &str, to: &CheckpointId) -> Result<u64> {
+        check_thread(thread)?;
+        self.connections.write(Durability::Sync, |connection| branch::rollback(connection, thread, to))
     }
 
     fn vacuum(&self, query: &VacuumQuery) -> Result<Vacuumed> {

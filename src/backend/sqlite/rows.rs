@@ -283,6 +283,26 @@ fn summary(connection: &Connection, thread: String) -> Outcome<Option<ThreadInfo
     Ok(Some(ThreadInfo { thread, head: head.id, checkpoints, bytes, last_saved: head.saved_at }))
 }
 
+/// Whether a thread has a checkpoint.
+pub(super) fn has_any(connection: &Connection, thread: &str) -> Outcome<bool> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM checkpoints WHERE thread_id = ?1)";
+    Ok(connection.prepare_cached(sql)?.query_row([thread], |row| row.get(0))?)
+}
+
+/// The numbers of a thread's checkpoints, oldest first.
+pub(super) fn numbers(connection: &Connection, thread: &str) -> Outcome<Vec<i64>> {
+    let mut statement = connection.prepare_cached("SELECT id FROM checkpoints WHERE thread_id = ?1 ORDER BY id")?;
+    let numbers = statement.query_map([thread], |row| row.get(0))?;
+    Ok(numbers.collect::<rusqlite::Result<_>>()?)
+}
+
+/// The ids that something is attached to, of checkpoints that are there or yet to come.
+pub(super) fn attached_to(connection: &Connection, thread: &str) -> Outcome<Vec<String>> {
+    let mut statement = connection.prepare_cached("SELECT DISTINCT name FROM taffrail_attachments WHERE thread = ?1 ORDER BY name")?;
+    let names = statement.query_map([thread], |row| row.get(0))?;
+    Ok(names.collect::<rusqlite::Result<_>>()?)
+}
+
 /// The numbers and times of a thread's checkpoints, oldest first.
 pub(super) fn ages(connection: &Connection, thread: &str) -> Outcome<Vec<(i64, SystemTime)>> {
     let sql = concat!(

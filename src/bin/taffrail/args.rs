@@ -45,6 +45,12 @@ pub enum Verb {
     Attachments(Attachments),
     /// Delete a thread, or one checkpoint of it
     Delete(Delete),
+    /// Make a new thread of a thread's checkpoints up to one, and print the id of its newest
+    Fork(Fork),
+    /// Give a thread another name
+    Rename(Rename),
+    /// Make a checkpoint the thread's newest again, delete those behind it, and say how many
+    Rollback(Rollback),
     /// Set how many checkpoints each thread (or one) keeps, from now on
     Retain(Retain),
     /// Delete old checkpoints, and threads that have been idle, and say how many
@@ -239,6 +245,33 @@ pub struct Delete {
     /// Only this checkpoint
     #[arg(long)]
     pub id: Option<String>,
+}
+
+#[derive(Args)]
+pub struct Fork {
+    /// The thread
+    pub thread: String,
+    /// The new thread, which must not be there
+    pub new: String,
+    /// Up to this checkpoint [default: the thread's newest]
+    #[arg(long, value_name = "ID")]
+    pub at: Option<String>,
+}
+
+#[derive(Args)]
+pub struct Rename {
+    /// The thread
+    pub thread: String,
+    /// Its new name, which must be no thread's
+    pub new: String,
+}
+
+#[derive(Args)]
+pub struct Rollback {
+    /// The thread
+    pub thread: String,
+    /// The checkpoint
+    pub id: String,
 }
 
 #[derive(Args)]

@@ -60,7 +60,7 @@ pub fn compact(place: &str) -> Result<()> {
 }
 
 /// A number of things.
-fn counted(count: u64, thing: &str) -> String {
+pub fn counted(count: u64, thing: &str) -> String {
     format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
 }
 

@@ -6,6 +6,7 @@
 mod args;
 mod attach;
 mod bench;
+mod branch;
 mod carried;
 mod copy;
 mod demo;
@@ -83,6 +84,9 @@ fn on_place(place: &str, verb: Verb) -> failure::Result<()> {
         Verb::Attach(args) => attach::attach(place, &args),
         Verb::Attachments(args) => attach::attachments(place, &args),
         Verb::Delete(args) => keep::delete(place, &args),
+        Verb::Fork(args) => branch::fork(place, &args),
+        Verb::Rename(args) => branch::rename(place, &args),
+        Verb::Rollback(args) => branch::rollback(place, &args),
         Verb::Retain(args) => keep::retain(place, &args),
         Verb::Vacuum(args) => keep::vacuum(place, &args),
         Verb::Compact => keep::compact(place),
