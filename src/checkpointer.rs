@@ -214,7 +214,14 @@ pub trait Checkpointer: Send + Sync {
         Err(Error::unsupported("rollback"))
     }
 
-    /// Searches checkpoints. Needs `metadata_query` or `search`.
+    /// Searches checkpoints, as [`FindQuery`] says, and answers them newest first: in falling order of their seqs,
+    /// over all threads; one that was put again stands where it stood.
+    ///
+    /// By scanning, from the newest on: nothing is indexed. Cost: for metadata what [`Checkpointer::list`] costs for
+    /// each checkpoint that is looked at; for text also the state of each whose metadata fits. It ends with the
+    /// limit. Memory: one state, as a history holds it, and a number for each thread; a place that cannot read on
+    /// later (SQLite) searches before it answers, and holds what was found. Errors: `InvalidInput` for a text
+    /// without a word and for a path that ends in an open `\`. Needs `metadata_query`, and `search` for text.
     fn find(&self, query: &FindQuery) -> Result<Items<CheckpointInfo>> {
         let _ = query;
         Err(Error::unsupported("find"))

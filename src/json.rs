@@ -4,6 +4,9 @@
 //! order, duplicate keys and white space stay as they came. `serde_json` does the grammar; what it
 //! lets pass without a word (depth of raw text, NaN written as null) is refused here.
 
+pub(crate) mod decimal;
+pub(crate) mod tokens;
+
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -48,13 +51,17 @@ pub(crate) fn from_text<S: DeserializeOwned>(text: &[u8]) -> Result<S> {
 /// The member `key` of a JSON object, the last one where it stands twice.
 pub(crate) fn member<T: DeserializeOwned>(object: &str, key: &str) -> Result<Option<T>> {
     let decode = |error: serde_json::Error| Error::new(ErrorKind::Decode, format!("metadata member {key:?}: {error}")).with_source(error);
-    let members: Members<'_> = serde_json::from_str(object).map_err(decode)?;
+    let members = members(object).map_err(decode)?;
     // A name may hold a lone surrogate: it is no Rust text, so not the one asked for.
     let named = |name: &RawValue| serde_json::from_str::<String>(name.get()).is_ok_and(|name| name == key);
-    members.0.iter().rev().find(|(name, _)| named(name)).map(|(_, value)| serde_json::from_str(value.get()).map_err(decode)).transpose()
+    members.iter().rev().find(|(name, _)| named(name)).map(|(_, value)| serde_json::from_str(value.get()).map_err(decode)).transpose()
 }
 
 /// The members of an object in their order, names and values as JSON text.
+pub(crate) fn members(object: &str) -> serde_json::Result<Vec<(&RawValue, &RawValue)>> {
+    serde_json::from_str(object).map(|Members(members)| members)
+}
+
 struct Members<'a>(Vec<(&'a RawValue, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {

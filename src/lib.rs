@@ -36,6 +36,7 @@ mod checkpoint;
 mod checkpointer;
 mod delta;
 mod error;
+mod finding;
 mod finite;
 mod format;
 mod fs;
@@ -69,7 +70,7 @@ pub use json::DEPTH_MAX;
 pub use log::{Store, Watch};
 pub use options::{Compression, Options};
 pub use place::{open, register};
-pub use query::{FindQuery, HistoryQuery, Matching, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
+pub use query::{FindQuery, HistoryQuery, Matching, Progress, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
 pub use report::{Compacted, Finding, Recovery, Stats};
 
 /// The trait name of [`Store`]: the same type.

@@ -1,6 +1,7 @@
 //! What is asked of a place: pages of history, lists of threads, searches, clean-ups.
 
 use std::ops::{Bound, Range};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::checkpoint::{CheckpointId, check_thread};
@@ -109,17 +110,85 @@ pub struct ThreadInfo {
     pub last_saved: SystemTime,
 }
 
-/// A search for checkpoints; all conditions must hold.
+/// A search for checkpoints; all conditions must hold, and without one every checkpoint is found.
+///
+/// ```
+/// use taffrail::prelude::*;
+/// use taffrail::{FindQuery, MemoryCheckpointer, Metadata, PutOptions};
+/// let place = MemoryCheckpointer::new();
+/// let metadata = Metadata::from_json(r#"{"user": {"name": "Ada"}, "step": 7}"#)?;
+/// place.put_with("t", &"Hello, world", PutOptions::default().metadata(metadata))?;
+/// let query = FindQuery {
+///     metadata: vec![("user.name".into(), "Ada".into()), ("step".into(), 7.into())],
+///     text: Some("world hello".into()),
+///     ..FindQuery::default()
+/// };
+/// assert_eq!(place.find(&query)?.count(), 1);
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct FindQuery {
-    /// Only in this thread.
+    /// Only in this thread; one that is not there has nothing to find.
     pub thread: Option<String>,
     /// Metadata members and their values.
+    ///
+    /// A member is named by its path: names separated by dots, an element of an array by its number from 0
+    /// on; `\` takes the next character as it is, so `a\.b` is the member `a.b`. Values are equal as JSON:
+    /// numbers by their value (1, 1.0 and 1e0 are one, however large), a float here as its shortest text;
+    /// objects in any order. A member that is null is not one that is absent.
     pub metadata: Vec<(String, serde_json::Value)>,
-    /// Text in the state.
+    /// The same with the values as JSON text, for numbers that `Value` does not hold to the last digit.
+    pub metadata_json: Vec<(String, String)>,
+    /// Words, separated by white space: each must be somewhere in the state, also within a longer word,
+    /// upper and lower case being one (each character's lower case by Unicode; no accent is passed over).
+    ///
+    /// Of a JSON state that is in a string, a name, or a number, `true`, `false` or `null` as they are written;
+    /// escapes are decoded. Of other states it is in their bytes where these are UTF-8.
     pub text: Option<String>,
-    /// At most so many; None for all, 0 for none.
+    /// A text that must be in the state as it stands here, upper and lower case told apart, blanks and all;
+    /// within one string of a JSON state.
+    pub substring: Option<String>,
+    /// At most so many, the newest; None for all, 0 for none.
     pub limit: Option<usize>,
+    /// Who is told of each checkpoint that was looked at.
+    pub progress: Progress,
+}
+
+/// Who is told how far a search has come; nobody by default.
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use std::sync::Arc;
+/// use taffrail::Progress;
+/// let looked_at = Arc::new(AtomicU64::new(0));
+/// let counter = looked_at.clone();
+/// let progress = Progress::new(move |more| {
+///     counter.fetch_add(more, Ordering::Relaxed);
+/// });
+/// progress.tell(3);
+/// assert_eq!(looked_at.load(Ordering::Relaxed), 3);
+/// ```
+#[derive(Clone, Default)]
+pub struct Progress(Option<Arc<dyn Fn(u64) + Send + Sync>>);
+
+impl Progress {
+    /// Calls `tell` with how many more checkpoints were looked at; it should be quick.
+    pub fn new(tell: impl Fn(u64) + Send + Sync + 'static) -> Self {
+        Progress(Some(Arc::new(tell)))
+    }
+
+    /// Tells of so many more.
+    pub fn tell(&self, more: u64) {
+        if let Some(tell) = &self.0 {
+            tell(more);
+        }
+    }
+}
+
+impl std::fmt::Debug for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "Progress(told)" } else { "Progress(nobody)" })
+    }
 }
 
 /// What to delete by age, idle time or count; at least one of them.

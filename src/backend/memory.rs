@@ -15,7 +15,7 @@ use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, St
 use crate::checkpointer::{Capabilities, Checkpointer, Items};
 use crate::error::Result;
 use crate::options::{MAX_HISTORY_DEFAULT, STATE_BYTES_DEFAULT, check_keep};
-use crate::query::{HistoryQuery, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
+use crate::query::{FindQuery, HistoryQuery, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
 
 /// A [`Checkpointer`] in memory: gone when its last clone is; clones share one store.
 ///
@@ -100,8 +100,10 @@ impl Checkpointer for MemoryCheckpointer {
         Capabilities {
             list_threads: true,
             branching: true,
+            metadata_query: true,
             vacuum: true,
             ttl: true,
+            search: true,
             list_with_metadata: true,
             compare_and_put: true,
             attachments: true,
@@ -170,6 +172,10 @@ impl Checkpointer for MemoryCheckpointer {
     fn rollback(&self, thread: &str, to: &CheckpointId) -> Result<u64> {
         check_thread(thread)?;
         self.write().rollback(thread, to)
+    }
+
+    fn find(&self, query: &FindQuery) -> Result<Items<CheckpointInfo>> {
+        Threads::found(query, || Ok(self.read()), |kept| Ok(kept.value.clone()))
     }
 
     fn vacuum(&self, query: &VacuumQuery) -> Result<Vacuumed> {

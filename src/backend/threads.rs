@@ -11,10 +11,11 @@ use std::sync::{Arc, RwLockReadGuard};
 use std::time::SystemTime;
 
 use crate::batch::{Batch, Committed, OnExisting, Operation, PutOptions};
-use crate::checkpoint::{CheckpointId, CheckpointInfo, TypeTag};
+use crate::checkpoint::{CheckpointId, CheckpointInfo, StateBytes, TypeTag};
 use crate::checkpointer::Items;
 use crate::error::{Error, ErrorKind, Result};
-use crate::query::{HistoryQuery, Matching, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed, Verdict};
+use crate::finding::{NewestFirst, Row, Search};
+use crate::query::{FindQuery, HistoryQuery, Matching, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed, Verdict};
 
 /// Of an attachment whose batch is not through yet: it is newer than all there is.
 const UNNUMBERED: u64 = u64::MAX;
@@ -293,6 +294,29 @@ impl<V: Clone> Threads<V> {
         Ok(Box::new(fitting.skip(offset).take(limit).map(|summary| Ok(summary.into_info()))))
     }
 
+    /// What a query finds; `read` is asked for the threads under a lock, `state` for a state behind it.
+    pub fn found<'a>(
+        query: &FindQuery,
+        read: impl FnOnce() -> Result<RwLockReadGuard<'a, Self>>,
+        state: impl Fn(&Kept<V>) -> Result<StateBytes> + Send + 'static,
+    ) -> Result<Items<CheckpointInfo>>
+    where
+        V: Send + Sync + 'static,
+    {
+        let search = Search::new(query)?;
+        let threads: Vec<Arc<Thread<V>>> = match &query.thread {
+            Some(thread) => read()?.get(thread).cloned().into_iter().collect(),
+            None => read()?.by_id.values().cloned().collect(),
+        };
+        let found = search.among(NewestFirst::of(threads), move |search, (thread, at): (Arc<Thread<V>>, usize)| {
+            let fits = |kept: &&Arc<Kept<V>>| search.fits_metadata(kept.info.metadata.as_str());
+            let Some(kept) = thread.checkpoints.get(at).filter(fits) else { return Ok(None) };
+            let fits = !search.reads_states() || search.fits_state(&kept.info.tag, &state(kept)?);
+            Ok(fits.then(|| kept.info.clone()))
+        });
+        Ok(Box::new(found))
+    }
+
     /// The threads that hold a checkpoint of that id.
     pub fn holders(&self, id: &CheckpointId) -> Vec<String> {
         self.by_id.iter().filter(|(_, thread)| thread.get(id).is_some()).map(|(thread, _)| thread.to_string()).collect()
@@ -324,6 +348,16 @@ pub(super) struct Thread<V> {
     pub keep: Option<Option<usize>>,
     /// By checkpoint id; never an empty map.
     attachments: BTreeMap<CheckpointId, Keys<V>>,
+}
+
+impl<V: Clone> Row for Arc<Thread<V>> {
+    fn seq(&self, at: usize) -> Option<u64> {
+        self.checkpoints.get(at).map(|kept| kept.info.seq)
+    }
+
+    fn len(&self) -> usize {
+        self.checkpoints.len()
+    }
 }
 
 impl<V> Default for Thread<V> {

@@ -20,6 +20,7 @@ mod destination;
 mod directory;
 mod encode;
 mod examine;
+mod find;
 mod follow;
 mod fresh;
 mod group;
@@ -92,7 +93,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::Manifest;
 use crate::fs::fork::Home;
 use crate::options::{Options, check_keep};
-use crate::query::{HistoryQuery, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
+use crate::query::{FindQuery, HistoryQuery, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
 use crate::report::{Compacted, Finding, Recovery, Stats};
 
 /// The embedded store: a directory of checkpoints, durable, fast to read.
@@ -428,8 +429,10 @@ impl Checkpointer for Store {
             list_threads: true,
             persistent_checkpoint_ids: true,
             branching: true,
+            metadata_query: true,
             vacuum: true,
             ttl: true,
+            search: true,
             list_with_metadata: true,
             compare_and_put: true,
             attachments: true,
@@ -506,6 +509,10 @@ impl Checkpointer for Store {
         let gone = self.shared.rollback(thread, to)?;
         self.house.look(&self.shared);
         Ok(gone)
+    }
+
+    fn find(&self, query: &FindQuery) -> Result<Items<CheckpointInfo>> {
+        self.shared.find(query)
     }
 
     fn vacuum(&self, query: &VacuumQuery) -> Result<Vacuumed> {

@@ -41,7 +41,7 @@ use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, St
 use crate::checkpointer::{Capabilities, Checkpointer, Items};
 use crate::error::Result;
 use crate::options::{MAX_HISTORY_DEFAULT, STATE_BYTES_DEFAULT, check_keep};
-use crate::query::{HistoryQuery, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
+use crate::query::{FindQuery, HistoryQuery, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
 
 type Threads = threads::Threads<Arc<Stored>>;
 type Kept = threads::Kept<Arc<Stored>>;
@@ -198,8 +198,10 @@ impl Checkpointer for FileCheckpointer {
             list_threads: true,
             persistent_checkpoint_ids: true,
             branching: true,
+            metadata_query: true,
             vacuum: true,
             ttl: true,
+            search: true,
             list_with_metadata: true,
             compare_and_put: true,
             attachments: true,
@@ -277,6 +279,10 @@ impl Checkpointer for FileCheckpointer {
     fn rollback(&self, thread: &str, to: &CheckpointId) -> Result<u64> {
         check_thread(thread)?;
         self.change(Some(BTreeSet::from([thread])), &Batch::new(), |threads| threads.rollback(thread, to))
+    }
+
+    fn find(&self, query: &FindQuery) -> Result<Items<CheckpointInfo>> {
+        Threads::found(query, || self.read(), |kept| load(kept).map(|read| read.state))
     }
 
     fn vacuum(&self, query: &VacuumQuery) -> Result<Vacuumed> {

@@ -30,8 +30,9 @@ use crate::branch::check_names;
 use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, StateBytes, check_thread};
 use crate::checkpointer::{Capabilities, Checkpointer, Items};
 use crate::error::{Error, Result};
+use crate::finding::Search;
 use crate::options::check_keep;
-use crate::query::{HistoryQuery, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
+use crate::query::{FindQuery, HistoryQuery, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
 
 /// The largest state: SQLite takes a billion bytes in one row, and there is more in it than the state.
 const STATE_BYTES_MAX: u64 = 999_000_000;
@@ -125,8 +126,10 @@ impl Checkpointer for SqliteCheckpointer {
             list_threads: true,
             persistent_checkpoint_ids: self.connections.path().is_some(),
             branching: true,
+            metadata_query: true,
             vacuum: true,
             ttl: true,
+            search: true,
             list_with_metadata: true,
             compare_and_put: true,
             attachments: true,
@@ -202,6 +205,13 @@ impl Checkpointer for SqliteCheckpointer {
     fn rollback(&self, thread: &str, to: &CheckpointId) -> Result<u64> {
         check_thread(thread)?;
         self.connections.write(Durability::Sync, |connection| branch::rollback(connection, thread, to))
+    }
+
+    fn find(&self, query: &FindQuery) -> Result<Items<CheckpointInfo>> {
+        let search = Search::new(query)?;
+        let found = self.connections.read(|connection| rows::found(connection, query.thread.as_deref(), search))?;
+        let told = self.told();
+        Ok(Box::new(found.into_iter().map(move |info| info.map_err(&told))))
     }
 
     fn vacuum(&self, query: &VacuumQuery) -> Result<Vacuumed> {

@@ -15,6 +15,7 @@ use super::failure::{Failure, Outcome};
 use super::proof::{self, Known};
 use crate::batch::{nanos_of, time_of};
 use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, Metadata, StateBytes, THREAD_BYTES_MAX, TypeTag};
+use crate::finding::Search;
 use crate::query::{HistoryQuery, ThreadInfo, ThreadQuery};
 
 /// What is known of a checkpoint, read without its state: of a value that is long SQLite knows the length
@@ -35,7 +36,9 @@ macro_rules! info {
 /// Where they stand in such a row.
 const HASH: usize = 7;
 const PROOF: usize = 8;
+/// Where one of these two stands behind them.
 const STATE: usize = 9;
+const THREAD: usize = 9;
 
 /// Behind the number of bytes, what windlass is told of a state that is no JSON.
 const TOLD: &str = " bytes that are no JSON: see taffrail_checkpoints\"";
@@ -46,6 +49,14 @@ macro_rules! joined {
     };
 }
 
+/// That a row's thread is one that can be named: others' rows may say anything there.
+macro_rules! is_named {
+    () => {
+        " typeof(thread_id) = 'text' AND octet_length(thread_id) BETWEEN 1 AND 4096 "
+    };
+}
+const _: () = assert!(THREAD_BYTES_MAX == 4096, "the statements say so too");
+
 const PAGE: &str =
     concat!("SELECT ", info!(), joined!(), "WHERE c.thread_id = ?1 AND c.id >= ?2 AND c.id < ?3 ORDER BY c.id DESC LIMIT ?4");
 const PAGE_WITH_STATES: &str = concat!(
@@ -55,6 +66,8 @@ const PAGE_WITH_STATES: &str = concat!(
     joined!(),
     "WHERE c.thread_id = ?1 AND c.id >= ?2 AND c.id < ?3 ORDER BY c.id DESC LIMIT ?4"
 );
+/// Of all threads, each row with its own behind the rest.
+const ALL: &str = concat!("SELECT ", info!(), ", c.thread_id", joined!(), "WHERE", is_named!(), "ORDER BY c.id DESC");
 const SUMS: &str =
     concat!("SELECT count(*), total(coalesce(octet_length(t.data), octet_length(c.state)))", joined!(), "WHERE c.thread_id = ?1");
 
@@ -221,13 +234,41 @@ fn decimal(id: &CheckpointId) -> Option<i64> {
     id.as_str().parse().ok().filter(|number: &i64| number.to_string() == id.as_str())
 }
 
-/// That a row's thread is one that can be named: others' rows may say anything there.
-macro_rules! is_named {
-    () => {
-        " typeof(thread_id) = 'text' AND octet_length(thread_id) BETWEEN 1 AND 4096 "
+/// What a search finds in one thread or in all; it ends with the first row that cannot be had. Costs a row's
+/// head for each checkpoint that is looked at; and of those that fit so far the state, where that is searched.
+pub(super) fn found(connection: &Connection, thread: Option<&str>, search: Search) -> Outcome<Vec<Outcome<CheckpointInfo>>> {
+    let mut statement = connection.prepare_cached(if thread.is_some() { PAGE } else { ALL })?;
+    let mut rows = match thread {
+        Some(thread) => statement.query((thread, i64::MIN, i64::MAX, -1))?,
+        None => statement.query([])?,
     };
+    let mut name: Arc<str> = thread.unwrap_or_default().into();
+    let mut read = |row: &Row<'_>| {
+        if thread.is_none() {
+            let its = row.get_ref(THREAD)?.as_str().map_err(rusqlite::Error::from)?;
+            if *its != *name {
+                name = its.into();
+            }
+        }
+        info(row, &name)
+    };
+    let infos = std::iter::from_fn(|| match rows.next() {
+        Ok(row) => row.map(&mut read),
+        Err(error) => Some(Err(error.into())),
+    });
+    let found = search.among(infos, |search, info| {
+        let info = info?;
+        if !search.fits_metadata(info.metadata.as_str()) {
+            return Ok(None);
+        }
+        let fits = !search.reads_states() || {
+            let state = Page::one(info.seq as i64).first(connection, &info.thread)?;
+            state.is_some_and(|checkpoint| search.fits_state(&checkpoint.info.tag, &checkpoint.state))
+        };
+        Ok(fits.then_some(info))
+    });
+    Ok(found.collect())
 }
-const _: () = assert!(THREAD_BYTES_MAX == 4096, "the statements say so too");
 
 /// The threads that hold a checkpoint of that id, in byte order.
 pub(super) fn holders(connection: &Connection, id: &CheckpointId) -> Outcome<Vec<String>> {

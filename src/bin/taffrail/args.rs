@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, Parser, Subcommand};
 use clap_complete::Shell;
 use jiff::{Span, SpanRelativeTo};
+use serde_json::value::RawValue;
 
 /// Keeps the state of AI agents: every step durable, the newest at hand, all of them readable.
 #[derive(Parser)]
@@ -37,6 +38,9 @@ pub enum Verb {
     History(History),
     /// List the threads, in byte order
     Threads(Threads),
+    /// Find checkpoints by their metadata or by text in their states, newest first: thread, seq, id, time, bytes, metadata
+    #[command(long_about = FIND)]
+    Find(Find),
     /// Print new checkpoints as they come, of one thread or of all, from any process
     Watch(Watch),
     /// Attach a value to a checkpoint, which may be yet to come
@@ -83,6 +87,12 @@ pub enum Verb {
     /// Print the manual page, or that of one verb
     Man(Manual),
 }
+
+const FIND: &str = "Find checkpoints by their metadata or by text in their states, newest first; without a condition all of them.\n\n\
+KEY is a path: names separated by dots, an element of an array by its number from 0 on; \\ takes the next character as it is, so a\\.b \
+is the member a.b, and a\\=b the member a=b. VALUE is JSON if it parses, else a string. Numbers are equal by value, null is not \
+absence. Text is sought in the names and values of a JSON state, escapes decoded, and in the bytes of any other. Where nothing is \
+found the exit code is 1.";
 
 const VACUUM: &str = "Delete old checkpoints, and threads that have been idle, and say how many.\n\n\
 With --older-than a checkpoint goes that is older, with --keep one that is not among its thread's newest, with both one that is \
@@ -191,6 +201,28 @@ pub struct Threads {
     /// End each with NUL instead of a line break, and never quote
     #[arg(short = '0')]
     pub nul: bool,
+}
+
+#[derive(Args)]
+pub struct Find {
+    /// With this member in the metadata; all of them where it is given more than once
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub metadata: Vec<Member>,
+    /// With each of these words somewhere in the state, in any case
+    #[arg(long, value_name = "WORDS")]
+    pub text: Option<String>,
+    /// With this in the state as it stands here, blanks, case and all
+    #[arg(long, value_name = "TEXT")]
+    pub substring: Option<String>,
+    /// Only in this thread
+    #[arg(long)]
+    pub thread: Option<String>,
+    /// At most so many, or all
+    #[arg(long, value_name = "N|all", default_value = "all")]
+    pub limit: Limit,
+    /// One JSON object a line, as `history` has it
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(Args)]
@@ -401,6 +433,29 @@ impl std::str::FromStr for Limit {
     }
 }
 
+/// A member of metadata: its path, and its value as JSON text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member(pub String, pub String);
+
+impl std::str::FromStr for Member {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut escaped = false;
+        let ends = |character: char| {
+            let ends = character == '=' && !escaped;
+            escaped = character == '\\' && !escaped;
+            ends
+        };
+        let (path, value) = text.split_once(ends).ok_or("a member is KEY=VALUE; an = in KEY goes behind a \\")?;
+        let json = match serde_json::from_str::<&RawValue>(value) {
+            Ok(json) => json.get().to_owned(),
+            Err(_) => serde_json::Value::from(value).to_string(),
+        };
+        Ok(Member(path.to_owned(), json))
+    }
+}
+
 /// A length of time, from 0 up; a day has 24 hours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period(pub Duration);
@@ -436,6 +491,23 @@ mod tests {
         for text in ["", "30", "d", "-1d", "30d ago", "1mo", "1y", "30 parsecs", "99999999999999999999s", "1e3s", "NaNd"] {
             assert!(seconds(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn members() {
+        for (text, path, json) in [
+            ("a=1", "a", "1"),
+            ("a.b= [1, 2] ", "a.b", "[1, 2]"),
+            ("a=x=y", "a", "\"x=y\""),
+            (r"a\=b=null", r"a\=b", "null"),
+            (r#"a\\="1""#, r"a\\", "\"1\""),
+            ("=", "", "\"\""),
+            ("a=18446744073709551617", "a", "18446744073709551617"),
+            ("a=01", "a", "\"01\""),
+        ] {
+            assert_eq!(text.parse(), Ok(Member(path.to_owned(), json.to_owned())), "{text}");
+        }
+        assert!(["", "a", r"a\=1"].iter().all(|text| text.parse::<Member>().is_err()));
     }
 
     #[test]

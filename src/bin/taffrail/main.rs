@@ -12,6 +12,7 @@ mod copy;
 mod demo;
 mod export;
 mod failure;
+mod find;
 mod import;
 mod keep;
 mod output;
@@ -80,6 +81,7 @@ fn on_place(place: &str, verb: Verb) -> failure::Result<()> {
         Verb::Get(args) => read::get(place, &args),
         Verb::History(args) => read::history(place, &args),
         Verb::Threads(args) => read::threads(place, &args),
+        Verb::Find(args) => find::find(place, &args),
         Verb::Watch(args) => read::watch(place, &args),
         Verb::Attach(args) => attach::attach(place, &args),
         Verb::Attachments(args) => attach::attachments(place, &args),

@@ -5,9 +5,14 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+/// Whether there is somebody to show it to.
+pub fn is_shown() -> bool {
+    std::io::stderr().is_terminal()
+}
+
 /// For work whose end is not known.
 pub fn working(what: &'static str) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
+    if !is_shown() {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::new_spinner().with_message(what);
@@ -17,7 +22,7 @@ pub fn working(what: &'static str) -> ProgressBar {
 
 /// For work of so many `things`, or bytes where they have no name.
 pub fn counting(total: u64, things: Option<&str>) -> ProgressBar {
-    if !std::io::stderr().is_terminal() {
+    if !is_shown() {
         return ProgressBar::hidden();
     }
     let amount = things.map_or("{bytes}/{total_bytes}".to_owned(), |things| format!("{{pos}}/{{len}} {things}"));

@@ -59,6 +59,7 @@ pub fn history(place: &str, args: &History) -> Result<()> {
     Ok(out.finish()?)
 }
 
+/// Writes a line about a checkpoint.
 fn write_checkpoint(out: &mut Output, info: &CheckpointInfo, json: bool) -> Result<()> {
     if json {
         output::write_info(out, info)?;
@@ -70,6 +71,15 @@ fn write_checkpoint(out: &mut Output, info: &CheckpointInfo, json: bool) -> Resu
         writeln!(out, "\t{time}\t{}\t{metadata}", info.bytes)?;
     }
     Ok(())
+}
+
+/// The same among those of other threads.
+pub fn write_checkpoint_of_any(out: &mut Output, info: &CheckpointInfo, json: bool) -> Result<()> {
+    if !json {
+        out.write_thread(&info.thread)?;
+        out.write_all(b"\t")?;
+    }
+    write_checkpoint(out, info, json)
 }
 
 pub fn threads(place: &str, args: &Threads) -> Result<()> {
@@ -112,11 +122,10 @@ pub fn watch(place: &str, args: &Watch) -> Result<()> {
     let mut out = Output::new();
     for info in watch.take(args.limit.0.unwrap_or(usize::MAX)) {
         let info = info?;
-        if args.thread.is_none() && !args.json {
-            out.write_thread(&info.thread)?;
-            out.write_all(b"\t")?;
+        match &args.thread {
+            Some(_) => write_checkpoint(&mut out, &info, args.json)?,
+            None => write_checkpoint_of_any(&mut out, &info, args.json)?,
         }
-        write_checkpoint(&mut out, &info, args.json)?;
         // Each as it comes: the next one may be long in coming.
         out.flush()?;
     }

@@ -33,6 +33,7 @@ pub mod branches_beside;
 pub mod branches_by_chance;
 pub mod capabilities;
 pub mod deletes;
+pub mod finding;
 pub mod heads;
 pub mod ids;
 pub mod moments;
@@ -123,6 +124,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         branches_beside::CASES,
         branches_by_chance::CASES,
         threads::CASES,
+        finding::CASES,
         moments::CASES,
         capabilities::CASES,
         reopening::CASES,
@@ -164,6 +166,7 @@ mod tests {
             include_str!("branches_beside.rs"),
             include_str!("branches_by_chance.rs"),
             include_str!("threads.rs"),
+            include_str!("finding.rs"),
             include_str!("moments.rs"),
             include_str!("capabilities.rs"),
             include_str!("reopening.rs"),
