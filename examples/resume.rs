@@ -1,27 +1,23 @@
 //! An agent run that is killed in the middle and picked up where it stopped.
 //!
-//! `cargo run --example resume` starts itself a second time as the agent, kills that process with
-//! SIGKILL after its fourth step, and starts another one, which goes on with the fifth. Each step is
-//! one `put` of the whole state. A tool's call is in the state before the tool runs and its result
-//! after, so a resumed run knows what may have happened; the tool tells by the call's number whether
-//! it has. No tool runs twice.
+//! `cargo run --example resume` starts itself as the agent, which dies without a word while it charges a
+//! card, and starts it again. Each step's intent and result are recorded, so the second agent does none of the
+//! done ones again, and is told which one is in doubt. The bank knows whether that was done; nothing else can.
 
 use std::error::Error;
 use std::fs::{OpenOptions, read_to_string};
-use std::io::{BufRead, BufReader, Write, stdin};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 use taffrail::prelude::*;
+use taffrail::run::{Recorded, Run};
 
-/// All that the agent needs to go on.
+/// What the agent knows; each step may change it.
 #[derive(Debug, Default, Serialize, Deserialize)]
-struct Run {
-    step: u32,
-    results: Vec<String>,
-    calling: Option<String>,
-    answer: Option<String>,
+struct Trip {
+    notes: Vec<String>,
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -31,80 +27,51 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// The agent: load the newest state, then step after step do one thing and put the state.
+/// The agent: the same program whether it begins or goes on.
 fn agent(dir: &Path) -> Result<(), Box<dyn Error>> {
     let store = Store::open(dir.join("runs"))?;
-    let mut run: Run = store.get("trip")?.unwrap_or_default();
-    println!("agent {}: goes on after step {}", std::process::id(), run.step);
-    while run.answer.is_none() {
-        let did = match run.calling.take() {
-            Some(tool) => {
-                run.results.push(call_tool(dir, run.results.len(), &tool)?);
-                format!("called {tool}")
-            }
-            None => {
-                ask_model(&mut run);
-                format!("asked the model, which wants {:?}", run.calling.as_ref().or(run.answer.as_ref()))
-            }
-        };
-        run.step += 1;
-        store.put("trip", &run)?;
-        println!("agent {}: step {} {did}", std::process::id(), run.step);
-        if std::env::var("STALL_AFTER") == Ok(run.step.to_string()) {
-            // Stands still until it is killed (or until there is no one left to do it).
-            stdin().read_line(&mut String::new())?;
+    let mut run: Run<_, Trip> = Run::start_or_resume(&store, "trip")?;
+    if let Some(step) = run.unknown().map(str::to_owned) {
+        println!("it is unknown how {step:?} ended");
+        if read_to_string(dir.join("bank.txt"))?.contains(&step) {
+            println!("the bank says that it was done");
+            run.settle(&step, |trip| trip.notes.push(format!("{step}, says the bank")))?;
         }
+        // Else the step would be done again: `run.step_again(&step, ..)`.
+    }
+    for name in ["search flights", "book a seat", "charge the card", "send the ticket"] {
+        run.step(name, |trip| {
+            call_tool(dir, name)?;
+            trip.notes.push(name.to_owned());
+            std::io::Result::Ok(())
+        })?;
+    }
+    println!("done: {:?}", run.state().notes);
+    Ok(())
+}
+
+/// A tool whose effect is a line in a file. For the show, the first agent dies when it has charged the card.
+fn call_tool(dir: &Path, name: &str) -> std::io::Result<()> {
+    println!("doing: {name}");
+    writeln!(OpenOptions::new().create(true).append(true).open(dir.join("bank.txt"))?, "{name}")?;
+    if name == "charge the card" && std::env::var_os("DIES").is_some() {
+        std::process::abort();
     }
     Ok(())
 }
 
-/// A model that has read the script: it wants these tools, in this order.
-fn ask_model(run: &mut Run) {
-    match ["search_flights", "book_seat", "charge_card"].get(run.results.len()) {
-        Some(tool) => run.calling = Some((*tool).to_owned()),
-        None => run.answer = Some("you fly to Lisbon on 12 May".to_owned()),
-    }
-}
-
-/// A tool whose effect is a line in a file, made once for each call number.
-fn call_tool(dir: &Path, number: usize, tool: &str) -> Result<String, Box<dyn Error>> {
-    let (effects, effect) = (dir.join("effects.txt"), format!("call {number}: {tool}"));
-    if !read_to_string(&effects).unwrap_or_default().lines().any(|line| line == effect) {
-        let mut file = OpenOptions::new().create(true).append(true).open(effects)?;
-        writeln!(file, "{effect}")?;
-        file.sync_all()?;
-    }
-    Ok(format!("{tool} is done"))
-}
-
-/// Runs the agent twice, killing it the first time, and shows that it lost and repeated nothing.
+/// Runs the agent twice, and shows that it lost and repeated nothing.
 fn stage() -> Result<(), Box<dyn Error>> {
-    let dir = std::env::temp_dir().join(format!("taffrail-resume-{}", std::process::id()));
-    std::fs::create_dir(&dir)?;
+    let scratch = tempfile::tempdir()?;
     let mut agent = Command::new(std::env::current_exe()?);
-    agent.arg(&dir).stdin(Stdio::piped());
+    agent.arg(scratch.path());
+    println!("the first agent died: {}", agent.env("DIES", "yes").status()?.code().is_none());
+    println!("the second one ended well: {}", agent.env_remove("DIES").status()?.success());
 
-    let mut first = agent.env("STALL_AFTER", "4").stdout(Stdio::piped()).spawn()?;
-    let said = first.stdout.take().ok_or("the agent has no output")?;
-    for line in BufReader::new(said).lines() {
-        let line = line?;
-        println!("{line}");
-        if line.contains("step 4 ") {
-            first.kill()?;
-        }
-    }
-    println!("agent {} ended: {}", first.id(), first.wait()?);
-
-    let second = agent.env_remove("STALL_AFTER").stdout(Stdio::inherit()).status()?;
-    println!("the second agent ended: {second}");
-
-    let store = Store::open(dir.join("runs"))?;
-    let steps = store.history::<Run>("trip", None)?;
-    println!("{} steps are kept; the answer: {:?}", steps.len(), steps[0].state.answer);
-    let effects = read_to_string(dir.join("effects.txt"))?;
-    print!("{effects}");
-    assert_eq!(effects, "call 0: search_flights\ncall 1: book_seat\ncall 2: charge_card\n");
-    assert_eq!(steps.iter().rev().map(|step| step.state.step).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
-    std::fs::remove_dir_all(&dir)?;
+    let effects = read_to_string(scratch.path().join("bank.txt"))?;
+    assert_eq!(effects, "search flights\nbook a seat\ncharge the card\nsend the ticket\n");
+    let store = Store::open(scratch.path().join("runs"))?;
+    let trip = store.get::<Recorded<Trip>>("trip")?.ok_or("no run")?.state;
+    println!("each tool ran once; the last note: {:?}", trip.notes.last());
     Ok(())
 }

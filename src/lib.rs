@@ -49,6 +49,7 @@ mod place;
 mod plant;
 mod query;
 mod report;
+pub mod run;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 

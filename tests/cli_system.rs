@@ -227,6 +227,27 @@ fn completions_and_manual_come_from_the_definition() {
 }
 
 #[test]
+fn completions_and_manual_name_every_verb() {
+    let cli = Cli::new();
+    let help = String::from_utf8(support::Ended::of(cli.command().arg("--help").output().unwrap()).done()).unwrap();
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    // A verb stands two blanks from the edge; what is further in goes on with its help.
+    let verbs: Vec<&str> = listed.filter_map(|line| line.strip_prefix("  ")?.split(' ').next().filter(|verb| !verb.is_empty())).collect();
+    assert!(verbs.len() > 20 && verbs.contains(&"put") && verbs.contains(&"waiting"), "{verbs:?}");
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = String::from_utf8(cli.ok(&["completions", shell])).unwrap();
+        let words: std::collections::HashSet<&str> = script.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').collect();
+        verbs.iter().for_each(|verb| assert!(words.contains(verb), "{shell} does not know {verb}"));
+    }
+    let page = String::from_utf8(cli.ok(&["man"])).unwrap();
+    for verb in verbs {
+        assert!(page.contains(&format!("taffrail\\-{verb}(1)")), "the page does not name {verb}");
+        let own = String::from_utf8(cli.ok(&["man", verb])).unwrap();
+        assert!(own.contains(".SH SYNOPSIS") && own.contains(&format!("taffrail {verb}")) || verb == "help", "{verb} has no page:\n{own}");
+    }
+}
+
+#[test]
 fn the_demo_is_killed_resumed_and_repeats_nothing() {
     let cli = Cli::new();
     let check = |shown: Vec<u8>| {

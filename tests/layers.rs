@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A layer's files, and the crate modules they may name.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("src/format/", &["format", "plant"]),
     ("src/fs/", &["fs", "checkpoint"]),
     (
@@ -38,6 +38,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
     ("src/delta", &["delta", "format"]),
     ("src/carry/", &["carry", "batch", "checkpoint", "checkpointer", "error", "query"]),
     ("src/import/", &["carry", "batch", "checkpoint", "checkpointer", "error"]),
+    ("src/run/", &["run", "batch", "checkpoint", "checkpointer", "error", "json", "query"]),
     ("src/plant.rs", &["plant"]),
     ("src/", &["batch", "checkpoint", "checkpointer", "error", "finite", "json", "query", "report"]),
 ];

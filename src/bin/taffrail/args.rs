@@ -47,6 +47,11 @@ pub enum Verb {
     Attach(Attach),
     /// List what is attached to a checkpoint: key, type, bytes
     Attachments(Attachments),
+    /// Decide what a run waits for, as the one of all who try, and print the id of the checkpoint that says so
+    #[command(long_about = APPROVE)]
+    Approve(Approve),
+    /// List the runs that wait for an approval: thread, approval, since when, what it is for
+    Waiting(Listing),
     /// Delete a thread, or one checkpoint of it
     Delete(Delete),
     /// Make a new thread of a thread's checkpoints up to one, and print the id of its newest
@@ -93,6 +98,10 @@ KEY is a path: names separated by dots, an element of an array by its number fro
 is the member a.b, and a\\=b the member a=b. VALUE is JSON if it parses, else a string. Numbers are equal by value, null is not \
 absence. Text is sought in the names and values of a JSON state, escapes decoded, and in the bytes of any other. Where nothing is \
 found the exit code is 1.";
+
+const APPROVE: &str = "Decide what a run waits for, and print the id of the checkpoint that says so.\n\n\
+Of all who decide, in any process, one ends with 0, and the run gets what that one decided; the others, and who decides for a run \
+that waits for nothing, end with 4. With --id nothing is decided but what `waiting` has shown.";
 
 const VACUUM: &str = "Delete old checkpoints, and threads that have been idle, and say how many.\n\n\
 With --older-than a checkpoint goes that is older, with --keep one that is not among its thread's newest, with both one that is \
@@ -268,6 +277,18 @@ pub struct Attachments {
     /// One JSON object a line
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Approve {
+    /// The run's thread
+    pub thread: String,
+    /// The decision: JSON if it is that, else a text; - is JSON from standard input
+    #[arg(default_value = "true")]
+    pub decision: String,
+    /// Only if it waits in this checkpoint, as `waiting --json` tells
+    #[arg(long)]
+    pub id: Option<String>,
 }
 
 #[derive(Args)]

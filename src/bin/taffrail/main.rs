@@ -3,6 +3,7 @@
 //! Here an invocation is parsed and handed to its verb, and the verb's end becomes an exit code and
 //! at most one line on standard error. Nothing here or below knows how a store is laid out.
 
+mod approve;
 mod args;
 mod attach;
 mod bench;
@@ -85,6 +86,8 @@ fn on_place(place: &str, verb: Verb) -> failure::Result<()> {
         Verb::Watch(args) => read::watch(place, &args),
         Verb::Attach(args) => attach::attach(place, &args),
         Verb::Attachments(args) => attach::attachments(place, &args),
+        Verb::Approve(args) => approve::approve(place, &args),
+        Verb::Waiting(args) => approve::waiting(place, &args),
         Verb::Delete(args) => keep::delete(place, &args),
         Verb::Fork(args) => branch::fork(place, &args),
         Verb::Rename(args) => branch::rename(place, &args),

@@ -89,9 +89,9 @@ pub fn note(text: &str) {
     let _ = writeln!(io::stderr(), "{}", one_line(text));
 }
 
-/// Metadata for a line of JSON: a line break stands only between its tokens, where a blank means
-/// the same.
-fn metadata_line(metadata: &str) -> String {
+/// Metadata, or any JSON text, for a line of JSON: a line break stands only between its tokens, where a blank
+/// means the same.
+pub fn metadata_line(metadata: &str) -> String {
     metadata.replace(['\n', '\r'], " ")
 }
 

@@ -1,0 +1,330 @@
+//! What a run's steps promise, on every kind of place.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use taffrail::prelude::*;
+use taffrail::run::{NAME_BYTES_MAX, RUN_THREAD_BYTES_MAX, Recorded, Run, RunError};
+use taffrail::{
+    Attachment, Batch, Capabilities, Checkpoint, CheckpointInfo, Committed, Durability, Error, ErrorKind, HistoryQuery, Items,
+    MemoryCheckpointer, Operation, PutOptions, Result, StateBytes, ThreadInfo, ThreadQuery, TypeTag,
+};
+
+use crate::places::each;
+
+type Trip<'a> = Run<&'a dyn Checkpointer, Vec<String>>;
+
+fn open<'a>(place: &'a dyn Checkpointer, thread: &str) -> Trip<'a> {
+    Run::start_or_resume(place, thread).unwrap()
+}
+
+/// A step that must be done now.
+fn does(run: &mut Trip<'_>, name: &str, result: u32) {
+    let mut done = false;
+    let answered = run.step(name, |state| {
+        (done, _) = (true, state.push(name.to_owned()));
+        Ok::<_, String>(result)
+    });
+    assert_eq!((answered.unwrap(), done), (result, true), "{name}");
+}
+
+/// A step that must answer what was recorded.
+fn is_recorded(run: &mut Trip<'_>, name: &str, result: u32) {
+    let answered = run.step(name, |_| -> std::result::Result<u32, String> { panic!("{name} is done again") });
+    assert_eq!(answered.unwrap(), result, "{name}");
+}
+
+fn place_error<T: std::fmt::Debug, E: std::fmt::Debug>(answer: std::result::Result<T, RunError<E>>) -> ErrorKind {
+    match answer {
+        Err(RunError::Place(error)) => error.kind(),
+        other => panic!("{other:?} is no error of the place"),
+    }
+}
+
+/// A run in which `name` was begun and its closure panicked.
+fn in_doubt<'a>(place: &'a dyn Checkpointer, thread: &str, name: &str) -> Trip<'a> {
+    let mut run = open(place, thread);
+    let step = || {
+        run.step(name, |state: &mut Vec<String>| -> std::result::Result<u32, String> {
+            state.push("half".into());
+            panic!("in the step, on purpose")
+        })
+    };
+    assert!(catch_unwind(AssertUnwindSafe(step)).is_err());
+    run
+}
+
+#[test]
+fn a_recorded_step_is_never_done_again_whatever_is_kept() {
+    for keep in [Some(1), Some(50), None] {
+        each(keep, |place| {
+            let mut run = open(place, "trip");
+            assert!(!place.exists("trip").unwrap(), "beginning writes nothing");
+            (0..60).for_each(|number| does(&mut run, &format!("step {number}"), number));
+            let state: Vec<String> = (0..60).map(|number| format!("step {number}")).collect();
+            for mut run in [run, open(place, "trip")] {
+                (0..60).for_each(|number| is_recorded(&mut run, &format!("step {number}"), number));
+                assert_eq!((run.state(), run.unknown()), (&state, None));
+            }
+            let kept = place.list("trip", &HistoryQuery::default()).unwrap().count();
+            assert_eq!(kept, keep.unwrap_or(120).min(120), "looking at what is recorded writes nothing");
+            assert_eq!(place.get::<Recorded<Vec<String>>>("trip").unwrap().unwrap().state, state);
+        });
+    }
+}
+
+#[test]
+fn what_is_stored_is_plain_json() {
+    each(50, |place| {
+        let mut run = open(place, "trip");
+        does(&mut run, "a", 1);
+        drop(run.step("b", |_| Err::<(), _>("no seat")));
+        let text = place.get_bytes("trip").unwrap().unwrap();
+        let expected = concat!(
+            r#"{"run":1,"state":["a"],"steps":[{"name":"a","outcome":"done","result":1},"#,
+            r#"{"name":"b","outcome":"failed","message":"no seat"}]}"#
+        );
+        assert_eq!(std::str::from_utf8(&text.state).unwrap(), expected);
+        let told: Vec<String> =
+            place.list("trip", &HistoryQuery::default()).unwrap().map(|info| info.unwrap().metadata.as_str().to_owned()).collect();
+        let line = |step: &str, outcome: &str| format!(r#"{{"run":1,"step":"{step}","outcome":"{outcome}"}}"#);
+        assert_eq!(told, [line("b", "failed"), line("b", "begun"), line("a", "done"), line("a", "begun")]);
+    });
+}
+
+#[test]
+fn a_step_that_fails_leaves_the_state_and_may_be_tried_again() {
+    each(50, |place| {
+        let mut run = open(place, "trip");
+        does(&mut run, "a", 1);
+        for attempt in 0..3 {
+            let failed = run.step("b", |state| {
+                state.push("wrong".into());
+                Err::<u32, _>(format!("attempt {attempt}"))
+            });
+            assert!(matches!(failed, Err(RunError::Failed(message)) if message == format!("attempt {attempt}")));
+            assert_eq!((run.state().len(), run.unknown()), (1, None));
+            run = open(place, "trip");
+        }
+        does(&mut run, "b", 2);
+        is_recorded(&mut run, "b", 2);
+        assert_eq!(open(place, "trip").state(), &["a", "b"]);
+    });
+}
+
+#[test]
+fn a_step_in_doubt_holds_up_all_that_is_new_until_it_is_decided() {
+    each(50, |place| {
+        drop(in_doubt(place, "trip", "pay"));
+        let mut here = in_doubt(place, "here", "pay");
+        for run in [&mut here, &mut open(place, "trip")] {
+            assert_eq!((run.unknown(), run.state().len()), (Some("pay"), 0));
+            for name in ["pay", "other"] {
+                let answer = run.step(name, |_| -> std::result::Result<u32, String> { panic!("{name} is done") });
+                assert!(matches!(answer, Err(RunError::Unknown(step)) if step == "pay"));
+            }
+            let again = run.step_again("other", |_| -> std::result::Result<u32, String> { panic!("other is done") });
+            assert!(matches!(again, Err(RunError::Unknown(step)) if step == "pay"));
+            assert!(matches!(run.await_approval::<bool>("sure?", "?"), Err(RunError::Unknown(step)) if step == "pay"));
+            assert_eq!(run.settle("other", |_| 1).unwrap_err().kind(), ErrorKind::InvalidInput);
+        }
+        let mut run = open(place, "trip");
+        run.settle("pay", |state| {
+            state.push("paid, says the bank".into());
+            7_u32
+        })
+        .unwrap();
+        assert_eq!(run.settle("pay", |_| 8_u32).unwrap_err().kind(), ErrorKind::InvalidInput);
+        is_recorded(&mut run, "pay", 7);
+        assert_eq!(open(place, "trip").state(), &["paid, says the bank"]);
+        assert_eq!(here.step_again("pay", |_| Ok::<u32, String>(9)).unwrap(), 9);
+        is_recorded(&mut here, "pay", 9);
+        assert_eq!(here.step_again("pay", |_| -> std::result::Result<u32, String> { panic!("again") }).unwrap(), 9);
+    });
+}
+
+#[test]
+fn of_two_handles_one_goes_on() {
+    each(50, |place| {
+        let (mut first, mut second) = (open(place, "trip"), open(place, "trip"));
+        does(&mut first, "a", 1);
+        let late = second.step("a", |_| -> std::result::Result<u32, String> { panic!("done twice") });
+        assert_eq!(place_error(late), ErrorKind::Conflict);
+        let mut third = open(place, "trip");
+        is_recorded(&mut third, "a", 1);
+        does(&mut third, "b", 2);
+        assert_eq!(place_error(first.await_approval::<bool>("c", "")), ErrorKind::Conflict);
+        is_recorded(&mut first, "a", 1);
+        // Overtaken in the middle of a step: its result comes too late, and is in doubt for the other.
+        let answer = third.step("c", |_| {
+            let mut fourth = open(place, "trip");
+            assert_eq!(fourth.unknown(), Some("c"));
+            fourth.settle("c", |_| 3_u32).unwrap();
+            Ok::<u32, String>(30)
+        });
+        assert_eq!(place_error(answer), ErrorKind::Conflict);
+        is_recorded(&mut open(place, "trip"), "c", 3);
+    });
+}
+
+#[test]
+fn bad_names_and_threads_are_refused_and_write_nothing() {
+    each(50, |place| {
+        let long = "x".repeat(RUN_THREAD_BYTES_MAX + 1);
+        for thread in ["", "taffrail:", "taffrail:waiting/a", &long] {
+            let refused = Run::<_, u32>::start_or_resume(place, thread).unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::InvalidInput, "{thread}");
+        }
+        let mut run = open(place, &long[1..]);
+        for name in [String::new(), "x".repeat(NAME_BYTES_MAX + 1)] {
+            assert_eq!(place_error(run.step(&name, |_| Ok::<_, String>(()))), ErrorKind::InvalidInput);
+            assert_eq!(place_error(run.await_approval::<()>(&name, "")), ErrorKind::InvalidInput);
+        }
+        assert!(place.threads().unwrap().is_empty());
+        does(&mut run, &long[..NAME_BYTES_MAX], 1);
+        assert!(run.await_approval::<()>(&long[..NAME_BYTES_MAX], "").unwrap().is_none());
+        is_recorded(&mut run, &long[..NAME_BYTES_MAX], 1);
+        assert_eq!(place_error(run.step("sure?", |_| Ok::<_, String>(()))), ErrorKind::InvalidInput);
+        assert_eq!(place_error(run.step("next", |_| Ok::<_, String>(()))), ErrorKind::InvalidInput);
+        assert_eq!(place_error(run.await_approval::<()>("another", "")), ErrorKind::InvalidInput);
+    });
+}
+
+#[test]
+fn a_thread_that_is_no_run_is_left_alone() {
+    each(50, |place| {
+        place.put("list", &[1, 2]).unwrap();
+        place.put("object", &serde_json::json!({"state": 1})).unwrap();
+        place.put("shape", &serde_json::json!({"run": 1, "state": 1})).unwrap();
+        place.put_bytes("bytes", TypeTag::BYTES, br#"{"run":1}"#, PutOptions::default()).unwrap();
+        place.put("newer", &serde_json::json!({"run": 2, "state": 1, "steps": []})).unwrap();
+        place.put("typed", &serde_json::json!({"run": 1, "state": "text", "steps": []})).unwrap();
+        for thread in ["list", "object", "shape", "bytes", "newer", "typed"] {
+            let error = Run::<_, u32>::start_or_resume(place, thread).unwrap_err();
+            let kind = if thread == "newer" { ErrorKind::Unsupported } else { ErrorKind::Decode };
+            assert_eq!((error.kind(), error.thread()), (kind, Some(thread)), "{error}");
+        }
+    });
+}
+
+#[test]
+fn values_that_cannot_be_recorded_are_told() {
+    each(50, |place| {
+        assert_eq!(Run::start_or_resume_with(place, "nan", || f64::NAN).unwrap_err().kind(), ErrorKind::InvalidInput);
+        let mut run = open(place, "trip");
+        assert_eq!(place_error(run.step("a", |_| Ok::<_, String>(f64::NAN))), ErrorKind::InvalidInput);
+        assert_eq!(run.unknown(), Some("a"), "it was done, and nobody will know what it gave");
+        run.settle("a", |_| 1).unwrap();
+        assert_eq!(place_error(run.step("a", |_| Ok::<String, String>(String::new()))), ErrorKind::Decode);
+        let nested = |depth: usize| serde_json::from_str::<serde_json::Value>(&("[".repeat(depth) + &"]".repeat(depth))).unwrap();
+        assert_eq!(place_error(run.step("deep", |_| Ok::<_, String>(nested(125)))), ErrorKind::InvalidInput);
+        run.settle("deep", |_| nested(124)).unwrap();
+        assert_eq!(run.step("deep", |_| Ok::<_, String>(nested(1))).unwrap(), nested(124));
+    });
+}
+
+/// A place whose puts can be refused, and which notes how durable they were to be.
+struct Full<'a> {
+    place: &'a dyn Checkpointer,
+    refuses: AtomicBool,
+}
+
+impl Checkpointer for Full<'_> {
+    fn capabilities(&self) -> Capabilities {
+        self.place.capabilities()
+    }
+    fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>> {
+        for operation in batch.operations() {
+            if let Operation::Put { options, .. } = operation {
+                assert_eq!(options.durability, Some(Durability::Sync), "a run's puts are synced wherever they go");
+            }
+        }
+        if self.refuses.load(Ordering::SeqCst) { Err(Error::new(ErrorKind::DiskFull, "full")) } else { self.place.commit(batch) }
+    }
+    fn get_bytes(&self, thread: &str) -> Result<Option<Checkpoint<StateBytes>>> {
+        self.place.get_bytes(thread)
+    }
+    fn load_bytes(&self, thread: &str, id: &CheckpointId) -> Result<Option<Checkpoint<StateBytes>>> {
+        self.place.load_bytes(thread, id)
+    }
+    fn history_bytes(&self, thread: &str, query: &HistoryQuery) -> Result<Items<Checkpoint<StateBytes>>> {
+        self.place.history_bytes(thread, query)
+    }
+    fn list(&self, thread: &str, query: &HistoryQuery) -> Result<Items<CheckpointInfo>> {
+        self.place.list(thread, query)
+    }
+    fn list_threads(&self, query: &ThreadQuery) -> Result<Items<ThreadInfo>> {
+        self.place.list_threads(query)
+    }
+    fn attachments(&self, thread: &str, id: &CheckpointId) -> Result<Vec<Attachment>> {
+        self.place.attachments(thread, id)
+    }
+}
+
+#[test]
+fn a_result_that_the_place_refuses_is_kept_by_the_handle() {
+    each(50, |place| {
+        let full = Full { place, refuses: AtomicBool::new(true) };
+        let mut run: Run<_, Vec<String>> = Run::start_or_resume(&full, "trip").unwrap();
+        let never = run.step("a", |_| -> std::result::Result<u32, String> { panic!("begun without its intent") });
+        assert_eq!(place_error(never), ErrorKind::DiskFull);
+        assert_eq!((run.unknown(), place.exists("trip").unwrap()), (None, false));
+        full.refuses.store(false, Ordering::SeqCst);
+        let late = run.step("a", |state| {
+            state.push("a".into());
+            full.refuses.store(true, Ordering::SeqCst);
+            Ok::<u32, String>(1)
+        });
+        assert_eq!(place_error(late), ErrorKind::DiskFull);
+        assert_eq!(run.unknown(), None, "this handle knows");
+        assert_eq!(open(place, "trip").unknown(), Some("a"), "another does not");
+        assert_eq!(place_error(run.step("a", |_| -> std::result::Result<u32, String> { panic!("again") })), ErrorKind::DiskFull);
+        full.refuses.store(false, Ordering::SeqCst);
+        assert_eq!(run.step("a", |_| -> std::result::Result<u32, String> { panic!("again") }).unwrap(), 1);
+        assert_eq!(run.state(), &["a"]);
+        let failed = run.step("b", |_| {
+            full.refuses.store(true, Ordering::SeqCst);
+            Err::<(), _>("no")
+        });
+        assert!(matches!(failed, Err(RunError::Failed("no"))));
+        full.refuses.store(false, Ordering::SeqCst);
+        assert_eq!(run.step("a", |_| Ok::<u32, String>(0)).unwrap(), 1);
+        assert_eq!(open(place, "trip").unknown(), None, "that it failed was recorded with the next call");
+    });
+}
+
+/// A place that cannot compare.
+struct Blind(MemoryCheckpointer);
+
+impl Checkpointer for Blind {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+    fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>> {
+        self.0.commit(batch)
+    }
+    fn get_bytes(&self, thread: &str) -> Result<Option<Checkpoint<StateBytes>>> {
+        self.0.get_bytes(thread)
+    }
+    fn load_bytes(&self, thread: &str, id: &CheckpointId) -> Result<Option<Checkpoint<StateBytes>>> {
+        self.0.load_bytes(thread, id)
+    }
+    fn history_bytes(&self, thread: &str, query: &HistoryQuery) -> Result<Items<Checkpoint<StateBytes>>> {
+        self.0.history_bytes(thread, query)
+    }
+    fn list(&self, thread: &str, query: &HistoryQuery) -> Result<Items<CheckpointInfo>> {
+        self.0.list(thread, query)
+    }
+    fn list_threads(&self, query: &ThreadQuery) -> Result<Items<ThreadInfo>> {
+        self.0.list_threads(query)
+    }
+    fn attachments(&self, thread: &str, id: &CheckpointId) -> Result<Vec<Attachment>> {
+        self.0.attachments(thread, id)
+    }
+}
+
+#[test]
+fn a_place_that_cannot_compare_is_refused() {
+    let error = Run::<_, u32>::start_or_resume(Blind(MemoryCheckpointer::new()), "trip").unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+}
