@@ -147,6 +147,35 @@ fn who_waits_in_vain_is_busy_and_has_changed_nothing() {
     assert_eq!((place.threads().unwrap(), ids(&place, "t").len()), (vec!["t".to_owned()], 2));
 }
 
+/// Each by a connection of its own, as other processes have.
+#[test]
+fn of_handles_that_fork_to_one_name_at_once_one_wins() {
+    const HANDLES: usize = 4;
+    for scratch in both_journals() {
+        let places: Vec<SqliteCheckpointer> = (0..HANDLES).map(|_| scratch.open().unwrap()).collect();
+        for handle in 0..HANDLES {
+            (0..=handle).for_each(|step| put(&places[0], &format!("source {handle}"), &step.to_string(), b"1"));
+        }
+        for round in 0..10 {
+            let new = format!("new {round}");
+            let barrier = std::sync::Barrier::new(HANDLES);
+            let fork = &|handle: usize| {
+                barrier.wait();
+                places[handle].fork(&format!("source {handle}"), None, &new)
+            };
+            let answers: Vec<_> = std::thread::scope(|scope| {
+                let begun: Vec<_> = (0..HANDLES).map(|handle| scope.spawn(move || fork(handle))).collect();
+                begun.into_iter().map(|worker| worker.join().unwrap()).collect()
+            });
+            let won = answers.iter().position(Result::is_ok).expect("one wins");
+            for (handle, answer) in answers.iter().enumerate().filter(|(handle, _)| *handle != won) {
+                assert!(answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Conflict), "{handle}: {answer:?}");
+            }
+            assert_eq!(ids(&places[0], &new), ids(&places[0], &format!("source {won}")));
+        }
+    }
+}
+
 const LENGTH: usize = 12;
 
 /// The process that is killed: a thread of twelve goes from name to name, is forked, and the fork rolled back

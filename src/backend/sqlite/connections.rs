@@ -98,7 +98,7 @@ impl Opening {
             begin_log(&connection, self.busy_timeout)?;
         }
         if self.read_only {
-            return self.to_read(connection, path, has_log);
+            return self.for_reading(connection, path, has_log);
         }
         if found != Found::Place {
             // CRASH: all of the tables or none; a file without any is a place that is yet to be made.
@@ -114,7 +114,7 @@ impl Opening {
     }
 
     /// Changes nothing of the file: what is lacking is made beside it, in each connection's own memory.
-    fn to_read(self, connection: Connection, path: Option<&Path>, has_log: bool) -> Outcome<Connections> {
+    fn for_reading(self, connection: Connection, path: Option<&Path>, has_log: bool) -> Outcome<Connections> {
         let Some(path) = path else { return Err(Error::invalid("nothing can be read of a place that is made in memory").into()) };
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
         schema::stand_in(&connection)?;

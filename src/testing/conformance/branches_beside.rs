@@ -2,6 +2,7 @@
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
 
 use super::branches::{expect_copy, having, put_grown};
 use super::probe::{Seen, good, id, refused};
@@ -20,6 +21,9 @@ cases![
     a_rollback_beside_puts_counts_what_it_took,
     readers_see_all_of_it_or_nothing,
 ];
+
+/// Who does the same over and over leaves others their turn.
+const PAUSE: Duration = Duration::from_micros(500);
 
 /// What each of so many workers was answered, all at one instant.
 fn at_once<T: Send>(workers: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
@@ -133,7 +137,7 @@ pub fn a_rename_beside_puts_loses_none(make: Make<'_>) {
                 Ok(()) => made += 1,
                 Err(error) => assert_eq!(error.kind(), ErrorKind::NotFound, "{error:?}"),
             }
-            std::thread::yield_now();
+            std::thread::sleep(PAUSE);
         }
         made
     });
@@ -163,7 +167,7 @@ pub fn a_rollback_beside_puts_counts_what_it_took(make: Make<'_>) {
         let mut taken = 0;
         while !done.load(SeqCst) {
             taken += good("rollback", shared.rollback("t", &id("c0")));
-            std::thread::yield_now();
+            std::thread::sleep(PAUSE);
         }
         taken
     });

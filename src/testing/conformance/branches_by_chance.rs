@@ -92,23 +92,26 @@ impl Model {
 }
 
 /// Some hundred operations, of several seeds, with reopenings between; after each the place shows what the
-/// model has, and a refusal is of the model's kind.
+/// model has, and a refusal is one of the model's.
 pub fn random_operations_mean_what_they_say(make: Make<'_>) {
     for seed in 1..=4 {
         let Some(mut place) = having(make, Setup { max_history: Some(KEEP) }) else { return };
         let mut model = Model::default();
         for (step, choice) in noise(seed, 8 * 160).chunks_exact(8).enumerate() {
             let what = format!("operation {step} of seed {seed}: {choice:?}");
-            operate(&place, &mut model, step, choice, &what);
-            THREADS.iter().for_each(|thread| compare(&place, &model, thread, &what));
-            if choice[7] < 12 {
+            let touched = operate(&place, &mut model, step, choice, &what);
+            touched.iter().for_each(|thread| compare(&place, &model, thread, &what));
+            if choice[7] < 16 {
                 place.reopen();
+                THREADS.iter().for_each(|thread| compare(&place, &model, thread, &what));
             }
         }
+        THREADS.iter().for_each(|thread| compare(&place, &model, thread, "the end"));
     }
 }
 
-fn operate(place: &Place, model: &mut Model, step: usize, choice: &[u8], what: &str) {
+/// Does one operation on both; answers the threads that it is about.
+fn operate(place: &Place, model: &mut Model, step: usize, choice: &[u8], what: &str) -> [&'static str; 2] {
     let pick = |at: usize, bound: usize| usize::from(choice[at]) % bound;
     let (thread, new) = (THREADS[pick(1, THREADS.len())], THREADS[pick(2, THREADS.len())]);
     let own = format!("c{}", pick(3, IDS));
@@ -151,6 +154,7 @@ fn operate(place: &Place, model: &mut Model, step: usize, choice: &[u8], what: &
             assert_eq!(good(what, place.delete(thread)), model.0.remove(thread).is_some(), "{what}");
         }
     }
+    [thread, new]
 }
 
 #[track_caller]

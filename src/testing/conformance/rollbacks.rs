@@ -29,7 +29,8 @@ pub fn the_point_is_the_head_again(make: Make<'_>) {
     for (to, gone) in [("e", 0), ("b", 2), ("b", 0), ("a", 1), ("a", 0)] {
         let open = good("history", place.history_bytes("t", &HistoryQuery::default()));
         assert_eq!(good("rollback", place.rollback("t", &id(to))), gone, "to {to}");
-        assert_eq!(open.map(|read| good("an item", read)).count(), wanted.len(), "an iterator shows its moment");
+        let shown = open.map(|read| good("an item", read).info.id);
+        assert!(shown.eq(wanted.iter().map(|seen| seen.id.clone())), "an iterator shows its moment");
         wanted.drain(..gone as usize);
         for _ in 0..2 {
             assert_eq!(place.audit("t"), wanted, "to {to}");
