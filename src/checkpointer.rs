@@ -10,7 +10,7 @@ use std::ops::Deref;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::batch::{Batch, Committed, OnExisting, PutOptions};
+use crate::batch::{Batch, Committed, ExpectedHead, OnExisting, Parent, PutOptions};
 use crate::checkpoint::{Attachment, Checkpoint, CheckpointId, CheckpointInfo, StateBytes, TypeTag};
 use crate::error::{Error, ErrorKind, Result};
 use crate::json;
@@ -303,6 +303,76 @@ pub trait CheckpointerExt: Checkpointer {
     fn history<S: DeserializeOwned>(&self, thread: &str, limit: impl Into<Option<usize>>) -> Result<Vec<Checkpoint<S>>> {
         let query = HistoryQuery { limit: limit.into(), ..HistoryQuery::default() };
         self.history_bytes(thread, &query)?.map(|checkpoint| typed(checkpoint?)).collect()
+    }
+
+    /// Puts a changed copy of an older checkpoint's state as the thread's newest, and answers its id.
+    ///
+    /// The old one stays as it is, and is the new one's parent. Its metadata is not carried over, for it told of that
+    /// step: see [`CheckpointerExt::update_with`]. Where another writer moved the thread between this call's
+    /// reading and its put, nothing is written (`Conflict`), and asking again begins with what is there then; a
+    /// place without `compare_and_put` puts on top of what is newest by then.
+    ///
+    /// ```
+    /// use taffrail::prelude::*;
+    /// use taffrail::MemoryCheckpointer;
+    /// let place = MemoryCheckpointer::new();
+    /// let first = place.put("t", &vec!["plan"])?;
+    /// place.put("t", &vec!["plan", "wrong turn"])?;
+    /// place.update("t", &first, |steps: &mut Vec<String>| steps.push("search".into()))?;
+    /// assert_eq!(place.get::<Vec<String>>("t")?.unwrap(), ["plan", "search"]);
+    /// # Ok::<(), taffrail::Error>(())
+    /// ```
+    ///
+    /// Errors: `NotFound` where the checkpoint is not there, or is not any more; `Conflict`; `Decode` when its state
+    /// is not an `S`; and as `put`.
+    fn update<S: Serialize + DeserializeOwned>(
+        &self,
+        thread: &str,
+        id: &CheckpointId,
+        change: impl FnOnce(&mut S),
+    ) -> Result<CheckpointId> {
+        self.update_with(thread, id, PutOptions::default(), change)
+    }
+
+    /// As [`CheckpointerExt::update`], with options: metadata (that of the old one, say), a condition on the head
+    /// instead of the one that `update` makes, an id, which must not be there yet (`Conflict`). The parent is the old
+    /// one whatever they say.
+    fn update_with<S: Serialize + DeserializeOwned>(
+        &self,
+        thread: &str,
+        id: &CheckpointId,
+        options: PutOptions,
+        change: impl FnOnce(&mut S),
+    ) -> Result<CheckpointId> {
+        self.update_bytes(thread, id, options, |old| {
+            let mut state = typed::<S>(old.clone())?.state;
+            change(&mut state);
+            json::to_text(&state).map_err(|error| error.with_thread(thread))
+        })
+    }
+
+    /// The same for the bytes of a state of any type, which stays of that type; `change` answers the new ones.
+    fn update_bytes(
+        &self,
+        thread: &str,
+        id: &CheckpointId,
+        mut options: PutOptions,
+        change: impl FnOnce(&Checkpoint<StateBytes>) -> Result<Vec<u8>>,
+    ) -> Result<CheckpointId> {
+        if options.expected_head == ExpectedHead::Any && self.capabilities().compare_and_put {
+            // Before the old one is read: who comes in between is noticed.
+            options.expected_head = self.head(thread)?.map_or(ExpectedHead::Empty, |head| ExpectedHead::Id(head.id));
+        }
+        if let Some(own) = &options.id
+            && self.load_bytes(thread, own)?.is_some()
+        {
+            let message = format!("the id {own} is there already, and an update changes no checkpoint; nothing was written");
+            return Err(Error::new(ErrorKind::Conflict, message).with_thread(thread));
+        }
+        let absent = || Error::new(ErrorKind::NotFound, format!("checkpoint {id} is not there to be updated")).with_thread(thread);
+        let old = self.load_bytes(thread, id)?.ok_or_else(absent)?;
+        let state = change(&old)?;
+        self.put_bytes(thread, old.info.tag, &state, options.parent(Parent::Id(id.clone())))
     }
 }
 

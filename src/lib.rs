@@ -26,6 +26,7 @@
 #[cfg(not(any(target_os = "linux", target_os = "macos")))]
 compile_error!("taffrail runs on Linux and macOS: it relies on flock, shared mappings and directory syncs");
 
+mod agent;
 #[cfg(feature = "tokio")]
 mod asynchronous;
 mod backend;
@@ -35,6 +36,7 @@ pub mod carry;
 mod checkpoint;
 mod checkpointer;
 mod delta;
+pub mod diff;
 mod error;
 mod finding;
 mod finite;
@@ -53,6 +55,7 @@ pub mod run;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
+pub use agent::{AgentState, Message, Role};
 #[cfg(feature = "tokio")]
 pub use asynchronous::{AsyncItems, AsyncStore, Call};
 pub use backend::file::{FileCheckpointer, FileOptions};
@@ -66,6 +69,7 @@ pub use checkpoint::{
     THREAD_BYTES_MAX, TypeTag, check_thread,
 };
 pub use checkpointer::{Capabilities, Checkpointer, CheckpointerExt, Items};
+pub use diff::diff;
 pub use error::{Error, ErrorKind, Result};
 pub use json::DEPTH_MAX;
 pub use log::{Store, Watch};

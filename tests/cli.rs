@@ -10,13 +10,16 @@ use std::os::unix::ffi::OsStrExt;
 
 use support::{Cli, Ended, json_lines, keys};
 
-const READING: [&[&str]; 13] = [
+const READING: [&[&str]; 16] = [
     &["get", "t"],
     &["get", "t", "--id", "x"],
     &["history", "t"],
     &["attachments", "t", "x"],
     &["attachments", "t", "x", "--key", "k"],
     &["threads"],
+    &["find"],
+    &["find", "--thread", "t", "--text", "x"],
+    &["diff", "t", "x", "y"],
     &["watch"],
     &["watch", "t", "--limit", "0"],
     &["stats"],
@@ -252,7 +255,7 @@ fn the_place_is_given_or_in_the_environment_or_the_usual_one() {
 #[test]
 fn usage_errors_are_exit_2_and_print_nothing() {
     let cli = Cli::new();
-    let usages: [&[&str]; 28] = [
+    let usages: [&[&str]; 30] = [
         &[],
         &["nonsense"],
         &["get"],
@@ -279,7 +282,9 @@ fn usage_errors_are_exit_2_and_print_nothing() {
         &["put", "t", "--expect-empty", "--expect-head", "a"],
         &["completions", "nonsense"],
         &["man", "nonsense"],
-        &["diff", "t", "a", "b"],
+        &["diff", "t", "a"],
+        &["find", "--metadata", "key"],
+        &["update", "t", "a", "patch", "--metadata", "{}", "--keep-metadata"],
         &["import"],
     ];
     for args in usages {

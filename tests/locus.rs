@@ -11,11 +11,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use support::Cli;
 use taffrail::prelude::*;
-use taffrail::{HistoryQuery, TypeTag};
+use taffrail::{AgentState, HistoryQuery, TypeTag};
 
 #[derive(Deserialize)]
 struct Row<'a> {
@@ -82,4 +82,37 @@ fn a_run_put_step_by_step_is_there_after_each() {
         let store = Store::open(cli.store()).unwrap();
         assert_eq!(store.get_bytes(&thread).unwrap().unwrap().tag, TypeTag::JSON);
     }
+}
+
+/// Writes JSON as Python's `json.dumps` does.
+struct Python;
+
+impl serde_json::ser::Formatter for Python {
+    fn begin_array_value<W: ?Sized + std::io::Write>(&mut self, out: &mut W, first: bool) -> std::io::Result<()> {
+        if first { Ok(()) } else { out.write_all(b", ") }
+    }
+
+    fn begin_object_key<W: ?Sized + std::io::Write>(&mut self, out: &mut W, first: bool) -> std::io::Result<()> {
+        if first { Ok(()) } else { out.write_all(b", ") }
+    }
+
+    fn begin_object_value<W: ?Sized + std::io::Write>(&mut self, out: &mut W) -> std::io::Result<()> {
+        out.write_all(b": ")
+    }
+}
+
+#[test]
+fn every_state_of_a_run_is_read_as_an_agents_and_written_back_byte_for_byte() {
+    let text = fs::read_to_string(file()).unwrap();
+    let mut read = 0;
+    for line in text.lines() {
+        let row: Row<'_> = serde_json::from_str(line).unwrap();
+        let state: AgentState = serde_json::from_str(row.state.get()).unwrap();
+        assert!(!state.messages.is_empty() && state.iteration > 0);
+        let mut written = Vec::new();
+        state.serialize(&mut serde_json::Serializer::with_formatter(&mut written, Python)).unwrap();
+        assert_eq!(String::from_utf8(written).unwrap(), row.state.get());
+        read += 1;
+    }
+    assert!(read >= 33);
 }

@@ -322,6 +322,41 @@ impl AsyncStore {
         let (thread, limit) = (thread.to_owned(), limit.into());
         self.read(move |place| place.history(&thread, limit))
     }
+
+    /// As [`CheckpointerExt::update`].
+    pub fn update<S>(&self, thread: &str, id: &CheckpointId, change: impl FnOnce(&mut S) + Send + 'static) -> Call<CheckpointId>
+    where
+        S: Serialize + DeserializeOwned + 'static,
+    {
+        self.update_with(thread, id, PutOptions::default(), change)
+    }
+
+    /// As [`CheckpointerExt::update_with`].
+    pub fn update_with<S>(
+        &self,
+        thread: &str,
+        id: &CheckpointId,
+        options: PutOptions,
+        change: impl FnOnce(&mut S) + Send + 'static,
+    ) -> Call<CheckpointId>
+    where
+        S: Serialize + DeserializeOwned + 'static,
+    {
+        let (thread, id) = (thread.to_owned(), id.clone());
+        self.write(move |place| place.update_with(&thread, &id, options, change))
+    }
+
+    /// As [`CheckpointerExt::update_bytes`].
+    pub fn update_bytes(
+        &self,
+        thread: &str,
+        id: &CheckpointId,
+        options: PutOptions,
+        change: impl FnOnce(&Checkpoint<StateBytes>) -> Result<Vec<u8>> + Send + 'static,
+    ) -> Call<CheckpointId> {
+        let (thread, id) = (thread.to_owned(), id.clone());
+        self.write(move |place| place.update_bytes(&thread, &id, options, change))
+    }
 }
 
 impl std::fmt::Debug for AsyncStore {

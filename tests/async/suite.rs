@@ -3,8 +3,8 @@
 use taffrail::testing::conformance::{Place, run_all};
 use taffrail::{
     AsyncItems, AsyncStore, Attachment, Batch, Capabilities, Checkpoint, CheckpointId, CheckpointInfo, Checkpointer, Committed, Durability,
-    FileCheckpointer, FindQuery, HistoryQuery, Items, MemoryCheckpointer, OnExisting, PutOptions, Result, StateBytes, Store, ThreadInfo,
-    ThreadQuery, TypeTag, VacuumQuery, Vacuumed,
+    ErrorKind, FileCheckpointer, FindQuery, HistoryQuery, Items, MemoryCheckpointer, OnExisting, PutOptions, Result, StateBytes, Store,
+    ThreadInfo, ThreadQuery, TypeTag, VacuumQuery, Vacuumed,
 };
 use tokio::runtime::Runtime;
 
@@ -136,5 +136,20 @@ fn files_in_a_runtime_of_one_worker() {
         let place = FileCheckpointer::options().max_history(setup.max_history).open(scratch.path().join("files")).unwrap();
         let open = move || Blocked::new(alone(), FileCheckpointer::open(scratch.path().join("files")).unwrap());
         Place::new(Blocked::new(alone(), place)).reopened_by(open)
+    });
+}
+
+#[test]
+fn an_update_is_that_of_the_place() {
+    let place = AsyncStore::new(MemoryCheckpointer::new());
+    alone().block_on(async {
+        let old = place.put("t", &1).await.unwrap();
+        place.put("t", &2).await.unwrap();
+        let new = place.update("t", &old, |state: &mut u8| *state += 8).await.unwrap();
+        let head = place.head("t").await.unwrap().unwrap();
+        assert_eq!((&head.id, &head.parent), (&new, &Some(old.clone())));
+        assert_eq!(place.get::<u8>("t").await.unwrap(), Some(9));
+        let missing = place.update_bytes("u", &old, PutOptions::default(), |_| panic!("there is nothing to change")).await;
+        assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
     });
 }

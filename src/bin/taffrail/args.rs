@@ -41,6 +41,12 @@ pub enum Verb {
     /// Find checkpoints by their metadata or by text in their states, newest first: thread, seq, id, time, bytes, metadata
     #[command(long_about = FIND)]
     Find(Find),
+    /// Say what changed between two checkpoints of a thread, as a JSON Patch (RFC 6902)
+    #[command(long_about = DIFF)]
+    Diff(Diff),
+    /// Put a changed copy of a checkpoint as its thread's newest, and print the new id
+    #[command(long_about = UPDATE)]
+    Update(Update),
     /// Print new checkpoints as they come, of one thread or of all, from any process
     Watch(Watch),
     /// Attach a value to a checkpoint, which may be yet to come
@@ -102,6 +108,16 @@ found the exit code is 1.";
 const APPROVE: &str = "Decide what a run waits for, and print the id of the checkpoint that says so.\n\n\
 Of all who decide, in any process, one ends with 0, and the run gets what that one decided; the others, and who decides for a run \
 that waits for nothing, end with 4. With --id nothing is decided but what `waiting` has shown.";
+
+const DIFF: &str = "Say what changed between two checkpoints of a thread, as a JSON Patch (RFC 6902): one array, or on a terminal a line \
+for what went and one for what came, coloured unless NO_COLOR is set.\n\n\
+States that are not JSON, or hold numbers beyond 64 bits or a name twice, are compared as bytes: an object with `why`, the `before` and \
+`after` types and sizes, and the `first_difference`, null where there is none. The exit code is 0 whether or not something changed.";
+
+const UPDATE: &str = "Put a changed copy of a checkpoint as its thread's newest, and print the new id. The old checkpoint stays, and is \
+the new one's parent.\n\n\
+The change is a JSON Patch (RFC 6902), as `diff` prints it, all of which applies or nothing. Where another writer puts to the thread \
+meanwhile nothing is written, and the exit code is 4.";
 
 const VACUUM: &str = "Delete old checkpoints, and threads that have been idle, and say how many.\n\n\
 With --older-than a checkpoint goes that is older, with --keep one that is not among its thread's newest, with both one that is \
@@ -232,6 +248,45 @@ pub struct Find {
     /// One JSON object a line, as `history` has it
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Diff {
+    /// The thread
+    pub thread: String,
+    /// The first checkpoint
+    #[arg(value_name = "A")]
+    pub before: String,
+    /// The second
+    #[arg(value_name = "B")]
+    pub after: String,
+    /// The patch on a terminal too
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args)]
+pub struct Update {
+    /// The thread
+    pub thread: String,
+    /// The checkpoint to begin with
+    #[arg(value_name = "ID")]
+    pub old: String,
+    /// The patch; - is standard input
+    #[arg(default_value = "-", hide_default_value = true)]
+    pub patch: PathBuf,
+    /// The new checkpoint's id, which must not be there yet [default: a fresh one]
+    #[arg(long = "id", value_name = "ID")]
+    pub new: Option<String>,
+    /// A small JSON object kept beside the new state [default: none]
+    #[arg(long, value_name = "JSON", conflicts_with = "keep_metadata")]
+    pub metadata: Option<String>,
+    /// Keep the old one's metadata
+    #[arg(long)]
+    pub keep_metadata: bool,
+    /// Only if this is the thread's newest checkpoint
+    #[arg(long, value_name = "ID")]
+    pub expect_head: Option<String>,
 }
 
 #[derive(Args)]

@@ -11,6 +11,7 @@ mod branch;
 mod carried;
 mod copy;
 mod demo;
+mod diff;
 mod export;
 mod failure;
 mod find;
@@ -24,6 +25,7 @@ mod put;
 mod read;
 mod rows;
 mod source;
+mod update;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -83,6 +85,8 @@ fn on_place(place: &str, verb: Verb) -> failure::Result<()> {
         Verb::History(args) => read::history(place, &args),
         Verb::Threads(args) => read::threads(place, &args),
         Verb::Find(args) => find::find(place, &args),
+        Verb::Diff(args) => diff::diff(place, &args),
+        Verb::Update(args) => update::update(place, &args),
         Verb::Watch(args) => read::watch(place, &args),
         Verb::Attach(args) => attach::attach(place, &args),
         Verb::Attachments(args) => attach::attachments(place, &args),

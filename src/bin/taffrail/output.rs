@@ -61,7 +61,7 @@ pub fn quoted(text: &str) -> String {
 }
 
 /// JSON text with the control characters in its strings (DEL, C1) escaped.
-fn escape_controls(json: &str) -> String {
+pub fn escape_controls(json: &str) -> String {
     json.chars().fold(String::with_capacity(json.len()), |mut escaped, character| {
         if character.is_control() {
             escaped += &format!("\\u{:04x}", u32::from(character))

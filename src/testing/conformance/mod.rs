@@ -44,6 +44,7 @@ pub mod reopening;
 pub mod retention;
 pub mod rollbacks;
 pub mod threads;
+pub mod updates;
 pub mod vacuum;
 pub mod values;
 
@@ -125,6 +126,7 @@ pub fn cases() -> impl Iterator<Item = Case> {
         branches_by_chance::CASES,
         threads::CASES,
         finding::CASES,
+        updates::CASES,
         moments::CASES,
         capabilities::CASES,
         reopening::CASES,
@@ -167,6 +169,7 @@ mod tests {
             include_str!("branches_by_chance.rs"),
             include_str!("threads.rs"),
             include_str!("finding.rs"),
+            include_str!("updates.rs"),
             include_str!("moments.rs"),
             include_str!("capabilities.rs"),
             include_str!("reopening.rs"),

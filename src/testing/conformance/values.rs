@@ -16,6 +16,7 @@ cases![
     text_that_is_not_json_is_refused_and_harms_nothing,
     nesting_is_bounded_and_what_is_taken_is_read_back,
     typed_values_come_back,
+    floats_come_back_to_the_last_bit,
     numbers_json_cannot_hold_are_refused_with_their_path,
     a_type_that_does_not_take_the_state_is_decode,
     opaque_bytes_come_back,
@@ -191,6 +192,17 @@ fn nest(place: &Place) {
     refused(ErrorKind::InvalidInput, "put 128 deep", place.put("typed", &[&value]));
     let deep = arrays(100_000);
     refused(ErrorKind::InvalidInput, "100,000 deep", place.put_bytes("typed", TypeTag::JSON, deep.as_bytes(), PutOptions::default()));
+}
+
+/// Floats are read as the nearest to their text, which a quick parser misses by a bit.
+pub fn floats_come_back_to_the_last_bit(make: Make<'_>) {
+    let place = make(Setup::default());
+    let floats =
+        [51.248_178_375_505_404, -93.311_370_376_880_33, -36.573_994_842_753_436, 97.453_653_200_346_85, 0.1 + 0.2, 5e-324, f64::MAX];
+    good("put", place.put("t", &floats));
+    let read: Option<Vec<f64>> = good("get", place.get("t"));
+    let bits = |floats: &[f64]| floats.iter().map(|float| float.to_bits()).collect::<Vec<_>>();
+    assert_eq!(read.as_deref().map(bits), Some(bits(&floats)));
 }
 
 /// The typed calls give back what they were given.

@@ -9,6 +9,7 @@ mod branches;
 mod carried;
 mod delta_costs;
 mod deltas;
+mod finds;
 mod flat;
 mod gets;
 mod heap;
@@ -32,7 +33,7 @@ static HEAP: heap::Counting = heap::Counting;
 const USAGE: &str = "figures [--dir DIR] [--quick] [--peers] [--section SECTION]... [--trace TRACE]...
 figures --only puts|gets|history|open --kind KIND [--count N] [--bytes N] [--workers N] [--buffered] [--dir DIR]
 figures --only trace-puts|trace-gets [--trace TRACE] [--kind taffrail|sqlite] [--count N] [--buffered] [--dir DIR]
-SECTION: puts, workers, buffered, processes, gets, opens, index, reclaim, flat, deltas,
+SECTION: puts, workers, buffered, processes, gets, opens, index, reclaim, flat, finds, deltas,
     branches, pages, carried
 TRACE: A, B, C, D, E1, F, H1, H2
 KIND: taffrail, taffrail-single, bare-grown, bare-steps, bare-before, sqlite, windlass, lmdb";
@@ -191,6 +192,10 @@ fn run() -> Outcome<()> {
     }
     if settings.wants("flat") && !settings.peers {
         flat::flat(&settings, dir, &mut summary)?;
+    }
+    if settings.wants("finds") && !settings.peers {
+        finds::metadata(&settings, dir, &mut summary)?;
+        finds::differences(&settings, dir, &mut summary)?;
     }
     if settings.wants("reclaim") && !settings.peers {
         reclaim::space(&settings, dir, &mut summary)?;
