@@ -51,7 +51,10 @@ fn agent(dir: &Path) -> Result<(), Box<dyn Error>> {
         Decision::PayAtMost(most) => euros.min(most),
         Decision::Refuse(why) => return Err(why.into()),
     };
-    run.step("pay", |total| std::io::Result::Ok(*total += paid))?;
+    run.step("pay", |total| -> std::io::Result<()> {
+        *total += paid;
+        Ok(())
+    })?;
     println!("agent: has paid {} euros", run.state());
     Ok(())
 }

@@ -42,6 +42,7 @@ mod finding;
 mod finite;
 mod format;
 mod fs;
+pub mod guide;
 #[cfg(feature = "sqlite")]
 pub mod import;
 mod json;
@@ -54,6 +55,7 @@ mod report;
 pub mod run;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod told;
 
 pub use agent::{AgentState, Message, Role};
 #[cfg(feature = "tokio")]

@@ -5,7 +5,7 @@ mod support;
 use support::{Cli, Ended};
 
 /// Every kind of place on the disk that has branches.
-const PLACES: [&str; 2] = ["file:runs", "sqlite:runs"];
+const PLACES: [&str; 3] = ["runs", "file:runs", "sqlite:runs"];
 
 fn run(cli: &Cli, place: &str, args: &[&str]) -> Ended {
     Ended::of(cli.command().args(["--store", place]).args(args).output().unwrap())

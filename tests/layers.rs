@@ -27,6 +27,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
             "plant",
             "query",
             "report",
+            "told",
         ],
     ),
     (

@@ -16,6 +16,7 @@ use crate::format::frame::HEAD_BYTES;
 use crate::format::manifest::Manifest;
 use crate::plant::planted;
 use crate::query::ThreadQuery;
+use crate::told;
 
 /// How many threads are trimmed in one turn when the store's limit is lowered.
 const TRIMS_PER_TURN: usize = 256;
@@ -31,6 +32,13 @@ pub(super) struct Written {
 impl Shared {
     /// Carries out a batch. Blocks until it is durable as asked, and visible.
     pub(super) fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>> {
+        let began = told::began();
+        let committed = self.commit_untold(batch)?;
+        told::committed(batch, &began);
+        Ok(committed)
+    }
+
+    fn commit_untold(&self, batch: &Batch<'_>) -> Result<Vec<Committed>> {
         batch.check(self.options.state_bytes_max)?;
         if batch.operations().is_empty() {
             return Ok(Vec::new());

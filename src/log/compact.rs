@@ -37,6 +37,7 @@ use crate::format::record::{Attach, Coding, Put, Record};
 use crate::format::segment::Kind;
 use crate::options::Compression;
 use crate::plant::planted;
+use crate::told;
 
 /// A segment is written anew for the keyframes in it that can be packed where that saves one part in this.
 const WORTH_PACKING: u64 = 16;
@@ -213,7 +214,7 @@ impl<'a> Pass<'a> {
 
     /// Replaces a run by what is kept of it.
     fn replace(&mut self, mut run: Run, moment: &Moment, wanted: Wanted) -> Result<Replaced> {
-        let shared = self.shared;
+        let (shared, began) = (self.shared, told::began());
         self.right.settled.extend(run.listed().iter().map(|listed| listed.number));
         let untouched = Replaced { end: run.end(), ..Replaced::default() };
         let kept = match self.keep(&run, moment)? {
@@ -240,7 +241,9 @@ impl<'a> Pass<'a> {
             return Ok(untouched);
         };
         self.right.settled.extend(listed.map(|listed| listed.number));
-        self.install(&run, listed)
+        let replaced = self.install(&run, listed)?;
+        told::compacted(replaced.segments, replaced.bytes, &began);
+        Ok(replaced)
     }
 
     /// The sealed segments that the moment shows to their ends, with what is live in each: of one that

@@ -18,6 +18,7 @@ use super::tail::{Tail, poisoned};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::Lock;
 use crate::plant::planted;
+use crate::told;
 
 /// Others are given as long as the last sync took to join the next one, and no more than this.
 const PATIENCE_MAX: Duration = Duration::from_millis(2);
@@ -192,6 +193,7 @@ impl Lead<'_> {
             return Err(poisoned().with_source(error));
         }
         led.took = start.elapsed();
+        told::synced(appended.saturating_sub(tail.synced()), led.took);
         // CRASH: synced and not yet said; nobody was answered, and the next sync says it.
         tail.end_sync(number, appended, self.passing);
         if self.held {

@@ -95,6 +95,7 @@ use crate::fs::fork::Home;
 use crate::options::{Options, check_keep};
 use crate::query::{FindQuery, HistoryQuery, ThreadInfo, ThreadQuery, VacuumQuery, Vacuumed};
 use crate::report::{Compacted, Finding, Recovery, Stats};
+use crate::told;
 
 /// The embedded store: a directory of checkpoints, durable, fast to read.
 ///
@@ -164,6 +165,7 @@ impl Store {
             file_mode: options.file_mode,
             found: Arc::default(),
         };
+        let began = told::began();
         let opened = recovery::open(&directory, &options)?;
         let limit = opened.log.reading.manifest.keep();
         let store = Store { house: Arc::new(House::new()), shared: Arc::new(Shared::new(directory, options, opened)) };
@@ -174,6 +176,7 @@ impl Store {
                 _ => store.shared.trim_all(limit)?,
             }
         }
+        told::opened(dir, store.shared.turn.is_none(), &store.shared.report, &began);
         Ok(store)
     }
 

@@ -29,6 +29,7 @@ use crate::fs::Lock;
 use crate::options::{MAX_HISTORY_DEFAULT, Options};
 use crate::plant::planted;
 use crate::report::Recovery;
+use crate::told;
 
 /// A store as opening found or made it.
 pub(crate) struct Opened {
@@ -126,7 +127,10 @@ fn first(directory: &Directory, options: &Options, locks: &Locks) -> Result<(Log
     let write_lock = locks.inode()?;
     let contents = directory.contents()?;
     if contents.manifest {
-        return recover(directory, options, write_lock, &contents);
+        let began = told::began();
+        let recovered = recover(directory, options, write_lock, &contents)?;
+        told::recovered(&directory.path, &recovered.0.report, &began);
+        return Ok(recovered);
     }
     no_store_is_lost(directory, &contents)?;
     if !options.create {

@@ -9,13 +9,9 @@ use std::time::{Duration, Instant};
 
 use taffrail::prelude::*;
 use taffrail::run::{Run, RunError, approve, waiting};
-use taffrail::{
-    Attachment, Batch, Capabilities, Checkpoint, CheckpointInfo, Committed, HistoryQuery, Items, Result, StateBytes, ThreadInfo,
-    ThreadQuery,
-};
 
 use crate::child::{command, tell, told};
-use crate::places;
+use crate::places::{self, Call, Watched};
 use crate::scratch::Scratch;
 
 /// What the agent does: steps, the third of which fails at first, and an approval behind the second.
@@ -37,48 +33,20 @@ const COMMITS: [&str; 13] = [
     "nothing more",
 ];
 
-/// A place that kills its process before or behind one of its commits.
-struct Deadly {
-    place: Box<dyn Checkpointer>,
-    commits: AtomicUsize,
-    dies_at: Option<usize>,
-    behind: bool,
-}
-
-impl Checkpointer for Deadly {
-    fn capabilities(&self) -> Capabilities {
-        self.place.capabilities()
-    }
-    fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>> {
-        let dies = Some(self.commits.fetch_add(1, Ordering::SeqCst)) == self.dies_at;
-        let die = || rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
-        if dies && !self.behind {
-            die();
+/// `place`, whose process is killed before or behind one of its commits.
+fn deadly(place: Box<dyn Checkpointer>, dies_at: Option<usize>, behind: bool) -> impl Checkpointer {
+    let commits = AtomicUsize::new(0);
+    Watched::of(place, move |call: Call<'_>| {
+        let number = match call {
+            Call::Commit(_) if !behind => commits.fetch_add(1, Ordering::SeqCst),
+            Call::Committed if behind => commits.fetch_add(1, Ordering::SeqCst),
+            _ => return Ok(()),
+        };
+        if dies_at == Some(number) {
+            rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
         }
-        let committed = self.place.commit(batch);
-        if dies {
-            die();
-        }
-        committed
-    }
-    fn get_bytes(&self, thread: &str) -> Result<Option<Checkpoint<StateBytes>>> {
-        self.place.get_bytes(thread)
-    }
-    fn load_bytes(&self, thread: &str, id: &CheckpointId) -> Result<Option<Checkpoint<StateBytes>>> {
-        self.place.load_bytes(thread, id)
-    }
-    fn history_bytes(&self, thread: &str, query: &HistoryQuery) -> Result<Items<Checkpoint<StateBytes>>> {
-        self.place.history_bytes(thread, query)
-    }
-    fn list(&self, thread: &str, query: &HistoryQuery) -> Result<Items<CheckpointInfo>> {
-        self.place.list(thread, query)
-    }
-    fn list_threads(&self, query: &ThreadQuery) -> Result<Items<ThreadInfo>> {
-        self.place.list_threads(query)
-    }
-    fn attachments(&self, thread: &str, id: &CheckpointId) -> Result<Vec<Attachment>> {
-        self.place.attachments(thread, id)
-    }
+        Ok(())
+    })
 }
 
 fn effects(file: &Path) -> Vec<String> {
@@ -96,7 +64,7 @@ fn effect(file: &Path, name: &str, state: &mut Vec<String>) -> std::result::Resu
     Ok(name.len())
 }
 
-type Agent<'a> = Run<&'a Deadly, Vec<String>>;
+type Agent<'a> = Run<&'a dyn Checkpointer, Vec<String>>;
 
 /// Decides about what is in doubt: if its effect is there it is settled, else it is done again.
 fn resolve(run: &mut Agent<'_>, file: &Path) {
@@ -129,8 +97,8 @@ fn attempt(run: &mut Agent<'_>, file: &Path, name: &str, mut again: bool) {
 pub fn agent(arguments: &[String]) {
     let [place, file, dies_at, behind, turns] = arguments else { panic!("{arguments:?}") };
     let (dies_at, file) = (dies_at.parse().ok(), Path::new(file));
-    let place = Deadly { place: taffrail::open(place).unwrap(), commits: AtomicUsize::new(0), dies_at, behind: behind == "behind" };
-    let mut run: Agent<'_> = Run::start_or_resume(&place, "trip").unwrap();
+    let place = deadly(taffrail::open(place).unwrap(), dies_at, behind == "behind");
+    let mut run: Agent<'_> = Run::start_or_resume(&place as &dyn Checkpointer, "trip").unwrap();
     resolve(&mut run, file);
     for turn in 0..turns.parse::<usize>().unwrap() {
         let name = |step: &str| if turn == 0 { step.to_owned() } else { format!("{step} {turn}") };

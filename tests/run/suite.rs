@@ -1,16 +1,13 @@
 //! What a run's steps promise, on every kind of place.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use taffrail::prelude::*;
-use taffrail::run::{NAME_BYTES_MAX, RUN_THREAD_BYTES_MAX, Recorded, Run, RunError};
-use taffrail::{
-    Attachment, Batch, Capabilities, Checkpoint, CheckpointInfo, Committed, Durability, Error, ErrorKind, HistoryQuery, Items,
-    MemoryCheckpointer, Operation, PutOptions, Result, StateBytes, ThreadInfo, ThreadQuery, TypeTag,
-};
+use taffrail::run::{NAME_BYTES_MAX, RUN_THREAD_BYTES_MAX, Recorded, Run, RunError, approve};
+use taffrail::{Capabilities, Durability, Error, ErrorKind, HistoryQuery, MemoryCheckpointer, Operation, PutOptions, Result, TypeTag};
 
-use crate::places::each;
+use crate::places::{Call, Watched, each};
 
 type Trip<'a> = Run<&'a dyn Checkpointer, Vec<String>>;
 
@@ -223,108 +220,72 @@ fn values_that_cannot_be_recorded_are_told() {
     });
 }
 
-/// A place whose puts can be refused, and which notes how durable they were to be.
-struct Full<'a> {
-    place: &'a dyn Checkpointer,
-    refuses: AtomicBool,
-}
-
-impl Checkpointer for Full<'_> {
-    fn capabilities(&self) -> Capabilities {
-        self.place.capabilities()
-    }
-    fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>> {
-        for operation in batch.operations() {
-            if let Operation::Put { options, .. } = operation {
-                assert_eq!(options.durability, Some(Durability::Sync), "a run's puts are synced wherever they go");
-            }
-        }
-        if self.refuses.load(Ordering::SeqCst) { Err(Error::new(ErrorKind::DiskFull, "full")) } else { self.place.commit(batch) }
-    }
-    fn get_bytes(&self, thread: &str) -> Result<Option<Checkpoint<StateBytes>>> {
-        self.place.get_bytes(thread)
-    }
-    fn load_bytes(&self, thread: &str, id: &CheckpointId) -> Result<Option<Checkpoint<StateBytes>>> {
-        self.place.load_bytes(thread, id)
-    }
-    fn history_bytes(&self, thread: &str, query: &HistoryQuery) -> Result<Items<Checkpoint<StateBytes>>> {
-        self.place.history_bytes(thread, query)
-    }
-    fn list(&self, thread: &str, query: &HistoryQuery) -> Result<Items<CheckpointInfo>> {
-        self.place.list(thread, query)
-    }
-    fn list_threads(&self, query: &ThreadQuery) -> Result<Items<ThreadInfo>> {
-        self.place.list_threads(query)
-    }
-    fn attachments(&self, thread: &str, id: &CheckpointId) -> Result<Vec<Attachment>> {
-        self.place.attachments(thread, id)
-    }
-}
-
 #[test]
 fn a_result_that_the_place_refuses_is_kept_by_the_handle() {
     each(50, |place| {
-        let full = Full { place, refuses: AtomicBool::new(true) };
+        let refuses = AtomicBool::new(true);
+        let hear = |call: Call<'_>| match call {
+            Call::Commit(_) if refuses.load(Ordering::SeqCst) => Err(Error::new(ErrorKind::DiskFull, "full")),
+            _ => Ok(()),
+        };
+        let full = Watched::of(place, hear);
         let mut run: Run<_, Vec<String>> = Run::start_or_resume(&full, "trip").unwrap();
         let never = run.step("a", |_| -> std::result::Result<u32, String> { panic!("begun without its intent") });
         assert_eq!(place_error(never), ErrorKind::DiskFull);
         assert_eq!((run.unknown(), place.exists("trip").unwrap()), (None, false));
-        full.refuses.store(false, Ordering::SeqCst);
+        refuses.store(false, Ordering::SeqCst);
         let late = run.step("a", |state| {
             state.push("a".into());
-            full.refuses.store(true, Ordering::SeqCst);
+            refuses.store(true, Ordering::SeqCst);
             Ok::<u32, String>(1)
         });
         assert_eq!(place_error(late), ErrorKind::DiskFull);
         assert_eq!(run.unknown(), None, "this handle knows");
         assert_eq!(open(place, "trip").unknown(), Some("a"), "another does not");
         assert_eq!(place_error(run.step("a", |_| -> std::result::Result<u32, String> { panic!("again") })), ErrorKind::DiskFull);
-        full.refuses.store(false, Ordering::SeqCst);
+        refuses.store(false, Ordering::SeqCst);
         assert_eq!(run.step("a", |_| -> std::result::Result<u32, String> { panic!("again") }).unwrap(), 1);
         assert_eq!(run.state(), &["a"]);
         let failed = run.step("b", |_| {
-            full.refuses.store(true, Ordering::SeqCst);
+            refuses.store(true, Ordering::SeqCst);
             Err::<(), _>("no")
         });
         assert!(matches!(failed, Err(RunError::Failed("no"))));
-        full.refuses.store(false, Ordering::SeqCst);
+        refuses.store(false, Ordering::SeqCst);
         assert_eq!(run.step("a", |_| Ok::<u32, String>(0)).unwrap(), 1);
         assert_eq!(open(place, "trip").unknown(), None, "that it failed was recorded with the next call");
     });
 }
 
-/// A place that cannot compare.
-struct Blind(MemoryCheckpointer);
-
-impl Checkpointer for Blind {
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::default()
-    }
-    fn commit(&self, batch: &Batch<'_>) -> Result<Vec<Committed>> {
-        self.0.commit(batch)
-    }
-    fn get_bytes(&self, thread: &str) -> Result<Option<Checkpoint<StateBytes>>> {
-        self.0.get_bytes(thread)
-    }
-    fn load_bytes(&self, thread: &str, id: &CheckpointId) -> Result<Option<Checkpoint<StateBytes>>> {
-        self.0.load_bytes(thread, id)
-    }
-    fn history_bytes(&self, thread: &str, query: &HistoryQuery) -> Result<Items<Checkpoint<StateBytes>>> {
-        self.0.history_bytes(thread, query)
-    }
-    fn list(&self, thread: &str, query: &HistoryQuery) -> Result<Items<CheckpointInfo>> {
-        self.0.list(thread, query)
-    }
-    fn list_threads(&self, query: &ThreadQuery) -> Result<Items<ThreadInfo>> {
-        self.0.list_threads(query)
-    }
-    fn attachments(&self, thread: &str, id: &CheckpointId) -> Result<Vec<Attachment>> {
-        self.0.attachments(thread, id)
-    }
+#[test]
+fn every_put_of_a_run_is_synced() {
+    each(50, |place| {
+        let puts = AtomicUsize::new(0);
+        let hear = |call: Call<'_>| {
+            if let Call::Commit(batch) = call {
+                for operation in batch.operations() {
+                    if let Operation::Put { options, .. } = operation {
+                        assert_eq!(options.durability, Some(Durability::Sync), "whatever the place does otherwise");
+                        puts.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            }
+            Ok(())
+        };
+        let watched = Watched::of(place, hear);
+        let mut run = open(&watched, "trip");
+        does(&mut run, "a", 1);
+        drop(run.step("b", |_| Err::<(), _>("no")));
+        run.await_approval::<bool>("sure?", "").unwrap();
+        approve(&watched, "trip", &true).unwrap();
+        assert_eq!(puts.load(Ordering::SeqCst), 7);
+    });
 }
 
 #[test]
 fn a_place_that_cannot_compare_is_refused() {
-    let error = Run::<_, u32>::start_or_resume(Blind(MemoryCheckpointer::new()), "trip").unwrap_err();
+    let hear = |_: Call<'_>| -> Result<()> { panic!("asked all the same") };
+    let blind = Watched { place: MemoryCheckpointer::new(), hear, can: |_| Capabilities::default() };
+    let error = Run::<_, u32>::start_or_resume(&blind, "trip").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }

@@ -1,10 +1,12 @@
 //! Approvals and the list of runs that wait for one, on every kind of place.
 
+use std::sync::Mutex;
+
 use taffrail::prelude::*;
 use taffrail::run::{MARKERS, Run, RunError, Waiting, approve, approve_at, waiting};
 use taffrail::{Error, ErrorKind, HistoryQuery, PutOptions, ThreadQuery};
 
-use crate::places::each;
+use crate::places::{Call, Watched, each};
 
 type Asking<'a> = Run<&'a dyn Checkpointer, u32>;
 
@@ -116,6 +118,32 @@ fn those_that_wait_are_listed_with_what_they_ask() {
             approve(place, thread, &1).unwrap();
         }
         assert!(listed(place).is_empty() && markers(place).is_empty());
+    });
+}
+
+#[test]
+fn a_list_costs_what_it_answers() {
+    each(50, |place| {
+        for number in 0..60 {
+            let thread = format!("trip {number:02}");
+            let mut run = open(place, &thread);
+            run.step("a", |_| Ok::<_, String>("x".repeat(1000))).unwrap();
+            if number % 20 == 0 {
+                run.await_approval::<bool>("sure?", "").unwrap();
+            }
+        }
+        let calls = Mutex::new(Vec::new());
+        let hear = |call: Call<'_>| {
+            calls.lock().unwrap().push(match call {
+                Call::ListThreads => "threads",
+                Call::List => "head",
+                Call::Load => "marker",
+                _ => "more than that",
+            });
+            Ok(())
+        };
+        assert_eq!(threads_listed(&Watched::of(place, hear)), ["trip 00", "trip 20", "trip 40"]);
+        assert_eq!(calls.into_inner().unwrap(), ["threads", "head", "marker", "head", "marker", "head", "marker"]);
     });
 }
 
