@@ -1,8 +1,7 @@
 //! A run that needs a person's approval, in two processes that never wait for each other.
 //!
-//! `cargo run --example approval` starts itself as the agent, which asks and ends. Hours later, as it were,
-//! the approval is listed and given; then the agent is started again and goes on. Of any number of people who
-//! decide, one is heard.
+//! `cargo run --example approval` starts itself as the agent, which asks and ends. Then the approval is listed
+//! and given, and the agent, started again, goes on. Of any number of people who decide, one is heard.
 
 use std::error::Error;
 use std::path::Path;

@@ -42,7 +42,10 @@ fn worker(dir: &Path, name: &str) -> Result<(), Box<dyn Error>> {
 
         let unchanged = PutOptions::default().expected_head(ExpectedHead::Id(seen.info.id));
         match store.put_with("job-7", &Job { claimed_by: Some(name.to_owned()) }, unchanged) {
-            Ok(_) => return Ok(println!("claimed")),
+            Ok(_) => {
+                println!("claimed");
+                return Ok(());
+            }
             Err(error) if error.kind() == ErrorKind::Conflict => println!("conflict, so it reads again"),
             Err(error) => return Err(error.into()),
         }

@@ -4,7 +4,8 @@
 //! that it left, each as a checkpoint that is put only if nobody else has put since. So a step whose result was
 //! recorded is never executed again, and of two processes that go on with one run at once one gets a `Conflict`
 //! before it executes anything. What no store can know is what a step did that was begun when its process died:
-//! that is told, by the step's name, and the caller decides.
+//! that is told, by the step's name, and the caller decides. All calls block, as those of a place do: in a
+//! runtime a run belongs to a worker that may (`spawn_blocking`).
 //!
 //! ```
 //! use taffrail::MemoryCheckpointer;
@@ -66,7 +67,10 @@ pub const RUN_THREAD_BYTES_MAX: usize = THREAD_BYTES_MAX - MARKERS.len();
 /// use taffrail::run::{Recorded, Run};
 /// # let place = MemoryCheckpointer::new();
 /// let mut run: Run<_, u32> = Run::start_or_resume(&place, "count")?;
-/// run.step("one", |count| -> Result<(), std::fmt::Error> { Ok(*count += 1) })?;
+/// run.step("one", |count| {
+///     *count += 1;
+///     Ok::<_, std::fmt::Error>(())
+/// })?;
 /// assert_eq!(place.get::<Recorded<u32>>("count")?.unwrap().state, 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

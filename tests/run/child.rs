@@ -5,8 +5,11 @@ use std::process::{Command, Stdio};
 const ROLE: &str = "TAFFRAIL_TEST_RUN_ROLE";
 const ARGUMENTS: &str = "TAFFRAIL_TEST_RUN_ARGUMENTS";
 
+/// What a process does in a role, by its arguments.
+pub type Role = fn(&[String]);
+
 /// Plays the role that this process was started in, if any, and ends.
-pub fn play(roles: &[(&str, fn(&[String]))]) {
+pub fn play(roles: &[(&str, Role)]) {
     let Ok(role) = std::env::var(ROLE) else { return };
     let arguments: Vec<String> = serde_json::from_str(&std::env::var(ARGUMENTS).unwrap()).unwrap();
     let (_, play) = roles.iter().find(|(name, _)| *name == role).expect("a role that is known");

@@ -70,7 +70,7 @@ type Agent<'a> = Run<&'a dyn Checkpointer, Vec<String>>;
 fn resolve(run: &mut Agent<'_>, file: &Path) {
     let Some(name) = run.unknown().map(str::to_owned) else { return };
     tell(&format!("unknown {name}"));
-    if effects(file).iter().any(|line| *line == name) {
+    if effects(file).contains(&name) {
         run.settle(&name, |state| {
             state.push(name.clone());
             name.len()

@@ -55,7 +55,7 @@ fn a_decision_is_heard_once() {
                 );
             }
             let mut run = open(place, "trip");
-            assert_eq!(run.step("go", |count| Ok::<_, String>(*count += 1)).ok(), Some(()));
+            assert_eq!(run.step("go", |_| Ok::<_, String>(1)).ok(), Some(1));
             assert_eq!(run.await_approval::<()>("and now?", "").unwrap(), None);
             approve(place, "trip", &()).unwrap();
             assert_eq!(run.await_approval::<()>("and now?", "").unwrap(), Some(()));
@@ -188,6 +188,68 @@ fn a_marker_that_is_missing_or_stale_is_put_again() {
         place.delete(&format!("{MARKERS}trip")).unwrap();
         approve(place, "trip", &5).unwrap();
         assert_eq!(anew.await_approval::<u32>("sure?", "").unwrap(), Some(5));
+    });
+}
+
+#[test]
+fn who_is_overtaken_while_waiting_is_told() {
+    each(50, |place| {
+        // By one that marked the run again: nothing is decided, and nothing must look so.
+        let mut late: Run<_, u32> = asks(place, "trip");
+        place.delete(&format!("{MARKERS}trip")).unwrap();
+        let mut run = asks(place, "trip");
+        let answer = late.await_approval::<()>("sure?", "");
+        assert!(matches!(answer, Err(RunError::Place(error)) if error.kind() == ErrorKind::Conflict));
+        // By one that took the decision and went on.
+        let mut late = open(place, "trip");
+        approve(place, "trip", &7).unwrap();
+        assert_eq!(run.await_approval::<u32>("sure?", "").unwrap(), Some(7));
+        run.step("go", |_| Ok::<_, String>(())).unwrap();
+        let answer = late.await_approval::<u32>("sure?", "");
+        assert!(matches!(answer, Err(RunError::Place(error)) if error.kind() == ErrorKind::Conflict));
+    });
+}
+
+#[test]
+fn cleaning_takes_no_marker_that_was_put_meanwhile() {
+    each(50, |place| {
+        drop(asks(place, "trip"));
+        place.delete("trip").unwrap();
+        let hear = |call: Call<'_>| {
+            if let Call::Commit(_) = call {
+                drop(asks(place, "trip"));
+            }
+            Ok(())
+        };
+        assert!(threads_listed(&Watched::of(place, hear)).is_empty());
+        assert_eq!(threads_listed(place), ["trip"], "it was asked for while the old marker was being removed");
+    });
+}
+
+#[test]
+fn a_fork_waits_for_itself() {
+    each(50, |place| {
+        let mut run = asks(place, "trip");
+        if !place.capabilities().branching {
+            assert_eq!(place.fork("trip", None, "fork").unwrap_err().kind(), ErrorKind::Unsupported);
+            return;
+        }
+        place.fork("trip", None, "fork").unwrap();
+        assert_eq!(threads_listed(place), ["trip"], "nobody has asked for the fork");
+        let mut fork = asks(place, "fork");
+        assert_eq!(threads_listed(place), ["fork", "trip"]);
+        approve(place, "fork", &1).unwrap();
+        assert_eq!((fork.await_approval("sure?", "").unwrap(), run.await_approval::<u32>("sure?", "").unwrap()), (Some(1), None));
+        // Back to where it waited: the decision is gone, and it waits again.
+        let waited = place.head("trip").unwrap().unwrap().id;
+        approve(place, "trip", &2).unwrap();
+        assert_eq!(place.rollback("trip", &waited).unwrap(), 1);
+        assert_eq!(run.await_approval::<u32>("sure?", "").unwrap(), None);
+        assert_eq!(threads_listed(place), ["trip"]);
+        place.rename("trip", "journey").unwrap();
+        assert!(listed(place).is_empty());
+        drop(asks(place, "journey"));
+        assert_eq!(threads_listed(place), ["journey"]);
     });
 }
 
