@@ -57,7 +57,7 @@ impl fmt::Display for Bytes {
 /// parsing both a few times (15 ms a megabyte), in memory both as values; no more where nothing is in common.
 ///
 /// ```
-/// use taffrail::diff::{self, Difference};
+/// use taffrail::diff::Difference;
 /// use taffrail::prelude::*;
 /// use taffrail::{diff, MemoryCheckpointer};
 /// let place = MemoryCheckpointer::new();

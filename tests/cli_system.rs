@@ -272,10 +272,10 @@ fn the_bench_tells_both_stores_and_leaves_nothing() {
     let cli = Cli::new();
     let scratch = cli.dir().join("measured");
     std::fs::create_dir(&scratch).unwrap();
-    let run = |more: &[&str]| support::Ended::of(cli.command().args(["bench", "--dir", "measured"]).args(more).output().unwrap());
-    let table = String::from_utf8(run(&[]).done()).unwrap();
+    let run = |more: &[&str]| support::Ended::of(cli.command().args(["bench"]).args(more).output().unwrap());
+    let table = String::from_utf8(run(&["--dir", "measured"]).done()).unwrap();
     assert!(table.contains("\ntaffrail ") && table.contains("\nSQLite (WAL) ") && table.contains("puts/s"), "{table}");
-    let lines = support::json_lines(&run(&["--json"]).done());
+    let lines = support::json_lines(&run(&["--json", "--dir", "measured"]).done());
     assert_eq!(lines.len(), 2);
     for line in &lines {
         assert_eq!(line["puts"], 500);
@@ -285,5 +285,9 @@ fn the_bench_tells_both_stores_and_leaves_nothing() {
     let disk = |line: usize| lines[line]["disk_bytes"].as_u64().unwrap();
     assert!(disk(0) * 2 < disk(1), "{lines:?}");
     assert_eq!(std::fs::read_dir(&scratch).unwrap().count(), 0);
+    if std::path::Path::new("/dev/shm").is_dir() {
+        let told = String::from_utf8(run(&["--dir", "/dev/shm"]).done()).unwrap();
+        assert!(told.contains("in memory"), "{told}");
+    }
     support::Ended::of(cli.command().args(["bench", "--dir", "not/there"]).output().unwrap()).failed(6, "not/there");
 }

@@ -105,8 +105,7 @@ fn nothing_is_made_and_what_cannot_be_asked_is_refused() {
 fn a_file_that_may_not_be_written_is_read() {
     let scratch = Scratch::of_windlass();
     fs::set_permissions(scratch.file(), fs::Permissions::from_mode(0o444)).unwrap();
-    let wanted = shown(&scratch.open().map_or_else(|_| to_read(&scratch).unwrap(), |writer| writer));
-    assert_eq!(shown(&to_read(&scratch).unwrap()), wanted);
+    assert_eq!(shown(&to_read(&scratch).unwrap()).len(), 3);
     let options = PutOptions::default().id(id("x"));
     let answer = to_read(&scratch).unwrap().put_bytes("t", TypeTag::JSON, b"1", options);
     assert_eq!(answer.unwrap_err().kind(), ErrorKind::ReadOnly);

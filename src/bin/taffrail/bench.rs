@@ -72,6 +72,7 @@ pub fn bench(args: &Bench) -> Result<()> {
     let scratch = scratch.map_err(|error| Failure::new(SYSTEM, format!("cannot make a directory to measure in: {error}")))?;
     let working = progress::working("measuring");
     let (ours, sqlite) = measure(scratch.path())?;
+    let in_memory = is_in_memory(scratch.path());
     working.finish_and_clear();
     let mut out = Output::new();
     if !args.json {
@@ -91,6 +92,9 @@ pub fn bench(args: &Bench) -> Result<()> {
             out,
             "\ntaffrail puts {faster:.1} times as fast here and takes 1/{smaller:.0} of the disk; another run, another machine: other figures"
         )?;
+        if in_memory {
+            writeln!(out, "this was measured in memory, where a flush costs nothing: `--dir DIR` measures on a disk")?;
+        }
     }
     Ok(out.finish()?)
 }
@@ -106,6 +110,19 @@ fn line(out: &mut Output, name: &str, taken: &Taken, json: bool) -> Result<()> {
     }
     let disk = taken.disk_bytes as f64 / 1e6;
     Ok(writeln!(out, "{name:<16}{rate:>8.0}{p50:>9.0} µs{p99:>9.0} µs{get:>9.1} µs{disk:>9.2} MB")?)
+}
+
+/// Whether a directory's file system is kept in memory, as far as the system tells.
+#[cfg(target_os = "linux")]
+fn is_in_memory(dir: &Path) -> bool {
+    const TMPFS: u64 = 0x0102_1994;
+    const RAMFS: u64 = 0x8584_58f6;
+    rustix::fs::statfs(dir).is_ok_and(|about| [TMPFS, RAMFS].contains(&(about.f_type as u64 & 0xffff_ffff)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_in_memory(_: &Path) -> bool {
+    false
 }
 
 /// Does the work in `dir`; answers what the store took and what SQLite did.

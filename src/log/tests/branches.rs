@@ -41,8 +41,11 @@ fn attach(store: &Store, thread: &str, name: &str, value: &[u8]) {
     assert!(store.attach(thread, &id(name), "key", TypeTag::BYTES, value, OnExisting::Replace).unwrap());
 }
 
-/// A thread's checkpoints, newest first: id, parent, what is attached, state.
-fn shown(store: &Store, thread: &str) -> Vec<(String, Option<String>, Vec<Vec<u8>>, Vec<u8>)> {
+/// A checkpoint: id, parent, what is attached, state.
+type Shown = (String, Option<String>, Vec<Vec<u8>>, Vec<u8>);
+
+/// A thread's checkpoints, newest first.
+fn shown(store: &Store, thread: &str) -> Vec<Shown> {
     let all = store.history_bytes(thread, &HistoryQuery::default()).unwrap().collect::<Result<Vec<_>>>().unwrap();
     let attached = |id: &CheckpointId| store.attachments(thread, id).unwrap().into_iter().map(|one| one.value.to_vec()).collect();
     let of = |read: crate::Checkpoint<_>| {
@@ -160,7 +163,9 @@ fn branch_while(times: usize, branch: impl Fn(&Store) + Sync, between: impl Fn(&
         }
         branching.join().unwrap();
     });
-    (other.head("t").unwrap(), store.head("t").unwrap());
+    for handle in [&other, &store] {
+        handle.head("t").unwrap();
+    }
     assert_eq!(views(&other), views(&store), "the other handle has taken in the same");
     index_is_derived(&store, &scratch.dir());
     (scratch, store)

@@ -32,6 +32,7 @@ mod room;
 mod runs_model;
 mod salvaged;
 mod schedules;
+mod searches;
 mod shared;
 mod survivors;
 mod syncs;

@@ -56,13 +56,16 @@ pub fn metadata(settings: &Settings, parent: &Path, summary: &mut Summary) -> Ou
 
 /// The difference of two states of 1 MiB that share all but a message dropped, one added and a count.
 pub fn differences(settings: &Settings, parent: &Path, summary: &mut Summary) -> Outcome<()> {
-    use taffrail::CheckpointerExt;
     let scratch = tempfile::tempdir_in(parent)?;
     let store = Store::open(scratch.path().join("store"))?;
-    let message =
-        |at: usize| serde_json::json!({"role": "user", "content": "words ".repeat(30) + &at.to_string(), "score": at as f64 / 7.0});
-    let state = |from: usize| serde_json::json!({"messages": (from..from + 4400).map(message).collect::<Vec<_>>(), "step": from});
-    let ids = [store.put("t", &state(0))?, store.put("t", &state(1))?];
+    let words = "words ".repeat(30);
+    let message = |at: usize| format!(r#"{{"role":"user","content":"{words}{at}","score":{}}}"#, at as f64 / 7.0);
+    let state = |from: usize| {
+        let messages: Vec<String> = (from..from + 4400).map(message).collect();
+        format!(r#"{{"messages":[{}],"step":{from}}}"#, messages.join(","))
+    };
+    let put = |state: String| store.put_bytes("t", TypeTag::JSON, state.as_bytes(), PutOptions::default());
+    let ids = [put(state(0))?, put(state(1))?];
     let [before, after] = ids.map(|id| store.load_bytes("t", &id));
     let (before, after) = (before?.ok_or("a state is missing")?, after?.ok_or("a state is missing")?);
     let mut millis = Vec::new();
