@@ -1,4 +1,5 @@
 //! What a store tells by `tracing`, heard by a subscriber of our own.
+#![cfg(feature = "tracing")]
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard};

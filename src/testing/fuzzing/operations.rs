@@ -1,6 +1,6 @@
 //! Operations on a store in a directory, held against the same ones in memory.
 //!
-//! Each byte string is a run of operations: puts, deletes, limits, batches, syncs, compactions, reopenings. The
+//! Each byte string is a run of operations: puts, deletes, limits, batches, branches, syncs, compactions, reopenings. The
 //! store must answer as the memory does and show the same. Between them a crash that lost the end of
 //! the newest segment is played on a copy of the files: it must open to what was shown after one of
 //! the operations since the last sync, and take a put again. States grow out of each other, so that most
@@ -24,13 +24,17 @@ use crate::testing::states::noise;
 
 /// The operations of one run; a run is to end soon.
 const OPERATIONS_MAX: usize = 64;
+/// The bytes from here on are forks, renames and rollbacks.
+const BRANCHES_FROM: u8 = 240;
 /// How many checkpoints a thread keeps at first.
 const KEEP: usize = 5;
 /// Few, and one that the door refuses.
 const THREADS: [&str; 8] = ["a", "a", "a", "b", "b", "thread/with é", "thread/with é", ""];
 
 /// Checkpoints to which something is attached: few, for how many of those that never come go at once has a limit.
-const ATTACHED: [&str; 3] = ["step-0", "00000000-0000-7000-8000-000000000001", "step-9"];
+const ATTACHED: [&str; 2] = ["step-0", "00000000-0000-7000-8000-000000000001"];
+/// The threads that are branched, for the same reason no others: the one to which something is attached, and another.
+const BRANCHED: [&str; 2] = [THREADS[0], THREADS[3]];
 /// What it is found by.
 const KEYS: [&str; 5] = ["k", "l", "a key/é", "k", ""];
 
@@ -44,6 +48,10 @@ pub fn operations(data: &[u8]) -> bool {
     let mut input = Input(data);
     for _ in 0..OPERATIONS_MAX {
         let Some(operation) = input.next() else { break };
+        if operation >= BRANCHES_FROM {
+            run.branch(&mut input);
+            continue;
+        }
         match operation % 16 {
             0..=7 => run.commit(1, &mut input),
             8 => run.commit(2 + input.below(6), &mut input),
@@ -143,6 +151,20 @@ impl Run {
         let keep = [Some(0), Some(1), Some(2), Some(3), Some(5), Some(9), None, None][input.below(8)];
         let (here, there) = (self.store().retain(thread, keep), self.memory.retain(thread, keep));
         assert_eq!(here.map_err(|e| e.kind()), there.map_err(|e| e.kind()), "retain {thread:?} {keep:?}");
+        self.compare_heads();
+    }
+
+    fn branch(&mut self, input: &mut Input<'_>) {
+        let (thread, new) = (BRANCHED[input.below(2)], BRANCHED[input.below(2)]);
+        let (what, at) = (input.below(4), id(input));
+        let branch = |place: &dyn Checkpointer| match what {
+            0 => place.fork(thread, None, new).map(|head| head.to_string()),
+            1 => place.fork(thread, Some(&at), new).map(|head| head.to_string()),
+            2 => place.rename(thread, new).map(|()| String::new()),
+            _ => place.rollback(thread, &at).map(|gone| gone.to_string()),
+        };
+        let (here, there) = (branch(self.store()), branch(&self.memory));
+        assert_eq!(here.map_err(|e| e.kind()), there.map_err(|e| e.kind()), "{what} {thread:?} {at} {new:?}");
         self.compare_heads();
     }
 
