@@ -375,6 +375,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn branches_meet_all_else() {
+        for seed in 0..40 {
+            let mut data = noise(seed, 400);
+            data.iter_mut().step_by(7).for_each(|byte| *byte |= BRANCHES_FROM);
+            operations(&data);
+        }
+    }
+
+    #[test]
     fn most_states_are_deltas() {
         let scratch = Scratch::new();
         let mut run = Run::begin(&scratch.0);
