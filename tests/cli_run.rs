@@ -28,6 +28,7 @@ fn decisions_are_json_where_they_can_be() {
     for (at, (args, input, decision)) in [
         (&["approve"][..], "", "true"),
         (&["approve", "7"], "", "7"),
+        (&["approve", "-7"], "", "-7"),
         (&["approve", "seven"], "", "\"seven\""),
         (&["approve", "{\"seat\": 18446744073709551616}"], "", "{\"seat\": 18446744073709551616}"),
         (&["approve", "-"], " [1,\n2]\n", "[1,\n2]"),
@@ -45,6 +46,10 @@ fn decisions_are_json_where_they_can_be() {
     }
     asks(&cli, "trip", "?");
     cli.run_with(&["approve", "trip", "-"], b"yes").failed(5, "not JSON");
+    for slip in ["", "{pay: 1}", "[1", "\"yes"] {
+        cli.run(&["approve", "trip", slip]).failed(5, "neither JSON nor a text");
+    }
+    assert_eq!(cli.run(&["waiting", "--json"]).json().len(), 1, "a slip has decided");
 }
 
 #[test]

@@ -22,12 +22,12 @@ impl<C: Checkpointer, S: Serialize + DeserializeOwned> Run<C, S> {
     /// this process or in another one (of a store, a [`watch`](crate::Store::watch) on the thread tells when).
     ///
     /// The first call makes the run one of those that [`waiting`](super::waiting()) lists, with `payload`, in one
-    /// durable batch; later ones ignore their payload. A call that finds nothing decided reads no state. Until a
-    /// decision was read by this call no step is begun.
+    /// durable batch; later ones ignore their payload. A call that finds nothing decided reads no state. No new step
+    /// is begun while the run waits; whether it asks before the step, and what it then does, is the caller's.
     ///
     /// Errors: `Unknown` where a step is in doubt; `Place`: `Conflict` where somebody else goes on with the run,
     /// or has a thread under the name of its marker; `InvalidInput` as for a step; `Decode` where the decision
-    /// is no `D`.
+    /// is no `D`: it stands all the same, and is read as what it is, or asked for anew under another name.
     pub fn await_approval<D: DeserializeOwned>(
         &mut self,
         name: &str,
@@ -90,30 +90,21 @@ impl<C: Checkpointer, S: Serialize + DeserializeOwned> Run<C, S> {
             return Err(Error::new(ErrorKind::Conflict, message).with_thread(&marker));
         }
         let (id, metadata) = (CheckpointId::fresh(), entry.metadata()?);
-        let mark = json::to_text(&Marker::of(&self.thread, &entry))?;
-        let undo = self.record.set(entry);
-        let put = || -> Result<()> {
-            let text = json::to_text(&self.record)?;
-            let mut batch = Batch::new();
-            let options = durable().id(id.clone()).expected_head(self.head.clone()).metadata(metadata.clone());
-            batch.put(&self.thread, TypeTag::JSON, &text, options);
-            if let Some(stale) = &stale {
-                batch.delete(&marker, Some(stale.id.clone()));
-            }
-            // The marker has the id of the checkpoint that it stands for: where the two differ it is stale.
-            batch.put(&marker, TypeTag::JSON, &mark, durable().id(id.clone()).parent(Parent::Root).metadata(metadata));
-            self.place.commit(&batch).map(drop)
-        };
-        match put() {
-            Ok(()) => {
-                self.head = ExpectedHead::Id(id);
-                Ok(())
-            }
-            Err(error) => {
-                self.record.undo(undo);
-                Err(error)
-            }
+        let mark = Marker::of(&self.thread, &entry);
+        let (mark, marked) = (json::to_text(&mark)?, mark.metadata()?);
+        let record = self.record.with(entry);
+        let text = json::to_text(&record)?;
+        let mut batch = Batch::new();
+        let options = durable().id(id.clone()).expected_head(self.head.clone()).metadata(metadata);
+        batch.put(&self.thread, TypeTag::JSON, &text, options);
+        if let Some(stale) = &stale {
+            batch.delete(&marker, Some(stale.id.clone()));
         }
+        // The marker has the id of the checkpoint that it stands for: where the two differ it is stale.
+        batch.put(&marker, TypeTag::JSON, &mark, durable().id(id.clone()).parent(Parent::Root).metadata(marked));
+        self.place.commit(&batch)?;
+        (self.record, self.head) = (record, ExpectedHead::Id(id));
+        Ok(())
     }
 }
 
@@ -121,7 +112,8 @@ impl<C: Checkpointer, S: Serialize + DeserializeOwned> Run<C, S> {
 /// number of callers, in any processes, exactly one is answered so, and what it decided is what the run gets.
 ///
 /// Blocks until it is durable. Errors: `NotFound` where there is no such thread; `Conflict` where it waits for
-/// nothing: somebody else has decided, or it has not asked; `Decode` where it is no run; and as any put.
+/// nothing: somebody else has decided, or it has not asked; `Decode` where it is no run; `Unsupported` for a run
+/// of a newer version or a place without `compare_and_put`; and as any put.
 pub fn approve(place: &(impl Checkpointer + ?Sized), thread: &str, decision: &(impl Serialize + ?Sized)) -> Result<CheckpointId> {
     decide(place, thread, None, &raw(decision)?)
 }
@@ -138,12 +130,15 @@ pub fn approve_at(
 }
 
 fn decide(place: &(impl Checkpointer + ?Sized), thread: &str, at: Option<&CheckpointId>, decision: &RawValue) -> Result<CheckpointId> {
+    if !place.capabilities().compare_and_put {
+        return Err(Error::unsupported("compare_and_put"));
+    }
     let conflict = |message: &str| Error::new(ErrorKind::Conflict, message).with_thread(thread);
     loop {
         let Some(checkpoint) = place.get_bytes(thread)? else {
             return Err(Error::new(ErrorKind::NotFound, "there is no such run").with_thread(thread));
         };
-        let mut record = Record::read(&checkpoint).map_err(|error| error.with_thread(thread))?;
+        let record = Record::read(&checkpoint).map_err(|error| error.with_thread(thread))?;
         let Some(entry) = record.waits().cloned() else {
             return Err(conflict("the run waits for no approval: somebody else has decided, or it has not asked"));
         };
@@ -153,11 +148,13 @@ fn decide(place: &(impl Checkpointer + ?Sized), thread: &str, at: Option<&Checkp
         }
         let entry = entry.decided(decision.to_owned());
         let options = durable().expected_head(ExpectedHead::Id(waits_in.clone())).metadata(entry.metadata()?);
-        record.set(entry);
-        let (text, marker) = (json::to_text(&record)?, marker_of(thread));
+        let (text, marker) = (json::to_text(&record.with(entry))?, marker_of(thread));
         let mut batch = Batch::new();
-        // By its id: whatever else stands under the marker's name stays.
-        batch.put(thread, TypeTag::JSON, &text, options).delete(&marker, Some(waits_in.clone()));
+        batch.put(thread, TypeTag::JSON, &text, options);
+        // Whatever else stands under the marker's name stays, also what has the run's own ids: a fork.
+        if place.head(&marker)?.is_some_and(|info| info.id == *waits_in && is_marker(&info)) {
+            batch.delete(&marker, Some(waits_in.clone()));
+        }
         match place.commit(&batch) {
             // Somebody was faster; what they did is read, and decides what is answered.
             Err(error) if error.kind() == ErrorKind::Conflict => {}

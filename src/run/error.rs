@@ -12,8 +12,8 @@ pub enum RunError<E = Infallible> {
     /// The step ran and answered this error. What it changed of the state is undone, and that it failed is
     /// recorded: it is run again when it is asked for again.
     Failed(E),
-    /// The step of this name was begun, and nobody knows how it ended: its process ended in it, or its closure
-    /// panicked. Nothing else is run until [`step_again`](crate::run::Run::step_again) or
+    /// The step of this name was begun, and its outcome is not recorded: its process ended in it or is still within
+    /// it, its closure panicked, or what it gave could not be recorded. Nothing else is run until [`step_again`](crate::run::Run::step_again) or
     /// [`settle`](crate::run::Run::settle) has decided.
     Unknown(String),
     /// What the place, or the run, said. `Conflict`: somebody else goes on with this run, and this handle is

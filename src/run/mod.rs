@@ -3,8 +3,8 @@
 //! A [`Run`] is a thread of any place. Before a step its intent is recorded, after it its result with the state
 //! that it left, each as a checkpoint that is put only if nobody else has put since. So a step whose result was
 //! recorded is never executed again, and of two processes that go on with one run at once one gets a `Conflict`
-//! before it executes anything. What no store can know is what a step did that was begun when its process died:
-//! that is told, by the step's name, and the caller decides. All calls block, as those of a place do: in a
+//! before it executes anything. What no store can know is what a step did that was begun and has no outcome, nor
+//! whether its process died or is still within it: that is told, by the step's name, and the caller decides. All calls block, as those of a place do: in a
 //! runtime a run belongs to a worker that may (`spawn_blocking`).
 //!
 //! ```
@@ -46,7 +46,7 @@ use serde_json::value::RawValue;
 pub use self::approval::{approve, approve_at};
 pub use self::error::RunError;
 pub use self::record::NAME_BYTES_MAX;
-use self::record::{Entry, Outcome, Record, decode, raw};
+use self::record::{Entry, Outcome, Record, decode, read_back};
 pub use self::waiting::{MARKERS, Waiting, waiting};
 use crate::batch::{Durability, ExpectedHead, PutOptions};
 use crate::checkpoint::{Checkpoint, StateBytes, THREAD_BYTES_MAX, check_thread};
@@ -89,7 +89,11 @@ pub struct Recorded<S> {
 /// took back an intent would have a step done twice unseen.
 ///
 /// Nothing is held while a run is idle: it may be dropped, or its process killed, at any moment. The state and
-/// results nest at most 124 deep as JSON.
+/// results nest at most 124 deep as JSON. They are what is read back from it, in the process that did the step too:
+/// what serde skips is its default again.
+///
+/// A thread that is rolled back, forked or updated from an older checkpoint knows what had been recorded by then:
+/// what was done later is done again.
 pub struct Run<C, S> {
     place: C,
     thread: String,
@@ -128,8 +132,8 @@ impl<C: Checkpointer, S: Serialize + DeserializeOwned> Run<C, S> {
         }
         let (record, state, head) = match place.get_bytes(thread)? {
             None => {
-                let state = initial();
-                (Record::new(raw(&state)?), state, ExpectedHead::Empty)
+                let (text, state) = read_back(&initial(), "the run's state").map_err(|error| error.with_thread(thread))?;
+                (Record::new(text), state, ExpectedHead::Empty)
             }
             Some(checkpoint) => {
                 let (record, state) = read(&checkpoint).map_err(|error| error.with_thread(thread))?;
@@ -149,8 +153,8 @@ impl<C: Checkpointer, S: Serialize + DeserializeOwned> Run<C, S> {
         &self.state
     }
 
-    /// The step that was begun and whose outcome is not recorded: its process died in it, or its closure
-    /// panicked. None of the others is in doubt.
+    /// The step that was begun and whose outcome is not recorded: its process died in it or is still within it,
+    /// its closure panicked, or what it gave could not be recorded. None of the others is in doubt.
     pub fn unknown(&self) -> Option<&str> {
         // What this handle has only to record is known.
         if self.unsaved.is_some() { None } else { self.record.unknown().map(|entry| entry.name.as_str()) }
@@ -164,7 +168,8 @@ impl<C: Checkpointer, S: Serialize + DeserializeOwned> Run<C, S> {
     /// Errors: `Failed` with what `run` answered; `Unknown` where this step, or another one, is in doubt;
     /// `Place`: of kind `Conflict` where somebody else goes on with the run (`run` was not called, or its result
     /// came too late), `InvalidInput` for a name of 0 or over [`NAME_BYTES_MAX`] bytes, a
-    /// result or state that cannot be JSON or nests too deep, `TooLarge` for too much (the step is then in doubt),
+    /// result or state that cannot be JSON, is not read back from it or nests too deep, `TooLarge` for too much
+    /// (where `run` was called, the step is then in doubt),
     /// `InvalidInput` too while an approval is awaited; `Decode` where the recorded result is no `T`; else as
     /// any put. A result that the place refuses for now (a full disk) is kept by this handle, and each later
     /// call tries to record it first.
@@ -177,7 +182,7 @@ impl<C: Checkpointer, S: Serialize + DeserializeOwned> Run<C, S> {
     }
 
     /// As [`Run::step`], and does the step again if its outcome is unknown: for what does no harm twice, or can
-    /// tell by itself that it was done.
+    /// tell by itself that it was done. No store can tell a dead process from one that is still within the step.
     pub fn step_again<T, E>(
         &mut self,
         name: &str,
@@ -192,14 +197,14 @@ impl<C: Checkpointer, S: Serialize + DeserializeOwned> Run<C, S> {
 
     /// Records a result for the step whose outcome is unknown, without doing it; `give` may change the state as
     /// the step would have. Errors: `InvalidInput` where that step is not in doubt, and as any put.
-    pub fn settle<T: Serialize>(&mut self, name: &str, give: impl FnOnce(&mut S) -> T) -> Result<()> {
+    pub fn settle<T: Serialize + DeserializeOwned>(&mut self, name: &str, give: impl FnOnce(&mut S) -> T) -> Result<()> {
         self.flush()?;
         if self.unknown() != Some(name) {
             return Err(self.misuse(format!("the outcome of step {name:?} is not unknown")));
         }
         let mut state = self.copy_of_state()?;
         let result = give(&mut state);
-        self.finish(name, &result, state)
+        self.finish(name, &result, &state).map(drop)
     }
 
     fn step_unless<T, E>(
@@ -221,10 +226,7 @@ impl<C: Checkpointer, S: Serialize + DeserializeOwned> Run<C, S> {
         // CRASH: before this put the step is not known; behind it, until how it ended is recorded, it is unknown.
         self.write(Entry::begun(name), None)?;
         match run(&mut state) {
-            Ok(result) => {
-                self.finish(name, &result, state)?;
-                Ok(result)
-            }
+            Ok(result) => Ok(self.finish(name, &result, &state)?),
             Err(error) => {
                 self.unsaved = Some(Unsaved { entry: Entry::failed(name, error.to_string()), state: None });
                 // If that cannot be recorded now, the next call tries again, and answers why it cannot.
@@ -250,12 +252,16 @@ impl<C: Checkpointer, S: Serialize + DeserializeOwned> Run<C, S> {
         self.flush()
     }
 
-    fn finish<T: Serialize>(&mut self, name: &str, result: &T, state: S) -> Result<()> {
+    /// Records what a step gave and the state that it left, and answers the first as it will be read.
+    fn finish<T: Serialize + DeserializeOwned>(&mut self, name: &str, result: &T, state: &S) -> Result<T> {
         let with_thread = |error: Error| error.with_thread(&self.thread);
-        let entry = Entry::done(name, raw(result).map_err(with_thread)?);
-        let text = raw(&state).map_err(with_thread)?;
+        let (text, result) = read_back(result, &format!("the result of {name:?}")).map_err(with_thread)?;
+        let entry = Entry::done(name, text);
+        // What cannot be read would end the run: it is refused while the step can still be settled.
+        let (text, state) = read_back(state, "the run's state").map_err(with_thread)?;
         self.unsaved = Some(Unsaved { entry, state: Some((state, text)) });
-        self.flush()
+        self.flush()?;
+        Ok(result)
     }
 
     /// Records how a step ended, where that is still to be done.
@@ -275,23 +281,15 @@ impl<C: Checkpointer, S: Serialize + DeserializeOwned> Run<C, S> {
         Ok(())
     }
 
-    /// Puts the record with this entry, and with this state; after an error it is as before.
+    /// Puts the record with this entry, and with this state; after an error, or a panic, it is as before.
     fn write(&mut self, entry: Entry, state: Option<Box<RawValue>>) -> Result<()> {
         let metadata = entry.metadata()?;
-        let old_state = state.map(|state| std::mem::replace(&mut self.record.state, state));
-        let undo = self.record.set(entry);
+        let mut record = self.record.with(entry);
+        record.state = state.unwrap_or(record.state);
         let options = durable().expected_head(self.head.clone()).metadata(metadata);
-        match self.place.put_with(&self.thread, &self.record, options) {
-            Ok(id) => {
-                self.head = ExpectedHead::Id(id);
-                Ok(())
-            }
-            Err(error) => {
-                self.record.undo(undo);
-                old_state.into_iter().for_each(|state| self.record.state = state);
-                Err(error)
-            }
-        }
+        let id = self.place.put_with(&self.thread, &record, options)?;
+        (self.record, self.head) = (record, ExpectedHead::Id(id));
+        Ok(())
     }
 
     /// The recorded state as a value of its own: what a step that fails, or panics, does to it is lost.

@@ -19,7 +19,7 @@ pub(super) const LAYOUT: u32 = 1;
 pub const NAME_BYTES_MAX: usize = 1024;
 
 /// All that a run is.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Record {
     run: u32,
     pub state: Box<RawValue>,
@@ -31,7 +31,7 @@ pub(super) struct Record {
 pub(super) struct Entry {
     pub name: String,
     pub outcome: Outcome,
-    /// What an approval is asked for.
+    /// What an approval is asked for; absent for null.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Box<RawValue>>,
     /// What a step gave, or what was decided; absent for null.
@@ -63,7 +63,7 @@ impl Entry {
     }
 
     pub fn done(name: &str, result: Box<RawValue>) -> Self {
-        Entry { result: Some(result), ..Entry::new(name, Outcome::Done) }
+        Entry { result: present(result), ..Entry::new(name, Outcome::Done) }
     }
 
     pub fn failed(name: &str, message: String) -> Self {
@@ -71,7 +71,7 @@ impl Entry {
     }
 
     pub fn waits(name: &str, payload: Box<RawValue>) -> Self {
-        Entry { payload: Some(payload), ..Entry::new(name, Outcome::Waits) }
+        Entry { payload: present(payload), ..Entry::new(name, Outcome::Waits) }
     }
 
     fn is_approval(&self) -> bool {
@@ -80,7 +80,7 @@ impl Entry {
 
     /// The same approval, decided.
     pub fn decided(self, decision: Box<RawValue>) -> Self {
-        Entry { outcome: Outcome::Decided, result: Some(decision), ..self }
+        Entry { outcome: Outcome::Decided, result: present(decision), ..self }
     }
 
     /// What it gave, as a value. Errors: `Decode`.
@@ -143,33 +143,34 @@ impl Record {
         self.steps.iter().find(|entry| entry.outcome == Outcome::Waits)
     }
 
-    /// Puts an entry in the place of the step, or the approval, of its name, or at the end; answers how to undo it.
-    pub fn set(&mut self, entry: Entry) -> Undo {
-        let is_same = |old: &Entry| old.name == entry.name && old.is_approval() == entry.is_approval();
-        match self.steps.iter().position(is_same) {
-            Some(at) => Undo(Some((at, std::mem::replace(&mut self.steps[at], entry)))),
-            None => {
-                self.steps.push(entry);
-                Undo(None)
-            }
+    /// The record with this entry in the place of the step, or the approval, of its name, or at the end.
+    pub fn with(&self, entry: Entry) -> Record {
+        let mut record = self.clone();
+        match record.steps.iter().position(|old| old.name == entry.name && old.is_approval() == entry.is_approval()) {
+            Some(at) => record.steps[at] = entry,
+            None => record.steps.push(entry),
         }
-    }
-
-    /// Undoes the last [`Record::set`].
-    pub fn undo(&mut self, Undo(old): Undo) {
-        match old {
-            Some((at, old)) => self.steps[at] = old,
-            None => drop(self.steps.pop()),
-        }
+        record
     }
 }
 
-/// What [`Record::set`] replaced, and where; None where it added.
-pub(super) struct Undo(Option<(usize, Entry)>);
+/// What is written of a value: nothing for null, as that is what is read for it.
+fn present(value: Box<RawValue>) -> Option<Box<RawValue>> {
+    (value.get() != "null").then_some(value)
+}
 
 /// A value as JSON text. Errors: `InvalidInput` as for any put.
 pub(super) fn raw<T: Serialize + ?Sized>(value: &T) -> Result<Box<RawValue>> {
     serde_json::from_slice(&json::to_text(value)?).map_err(|error| Error::invalid("the value cannot be written as JSON").with_source(error))
+}
+
+/// A value as JSON text, and as it is read out of it. Errors: `InvalidInput`, also where it is not read back.
+pub(super) fn read_back<T: Serialize + DeserializeOwned>(value: &T, what: &str) -> Result<(Box<RawValue>, T)> {
+    let text = raw(value)?;
+    let read = serde_json::from_str(text.get()).map_err(|error| {
+        Error::invalid(format!("{what} cannot be read back from the JSON that it is written as: {error}")).with_source(error)
+    })?;
+    Ok((text, read))
 }
 
 /// A value out of JSON text. Errors: `Decode`, naming `what` it is.
@@ -185,11 +186,15 @@ mod tests {
     #[test]
     fn a_record_is_read_back_to_the_byte() {
         let mut record = Record::new(raw(&serde_json::json!({"to": "Lisbon"})).unwrap());
-        record.set(Entry::done("search", RawValue::from_string("[18446744073709551616,1.0]".into()).unwrap()));
-        record.set(Entry::failed("pay", "refused".into()));
         let asked = Entry::waits("sure?", raw("go").unwrap());
-        record.set(asked.clone().decided(raw(&true).unwrap()));
-        record.set(Entry::begun("book"));
+        for entry in [
+            Entry::done("search", RawValue::from_string("[18446744073709551616,1.0]".into()).unwrap()),
+            Entry::failed("pay", "refused".into()),
+            asked.decided(raw(&true).unwrap()),
+            Entry::begun("book"),
+        ] {
+            record = record.with(entry);
+        }
         let text = serde_json::to_string(&record).unwrap();
         let expected = concat!(
             r#"{"run":1,"state":{"to":"Lisbon"},"steps":[{"name":"search","outcome":"done","result":[18446744073709551616,1.0]},"#,
@@ -212,17 +217,13 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_is_taken_back() {
+    fn a_step_and_an_approval_may_have_one_name() {
         let mut record = Record::new(raw(&0).unwrap());
         let asked = Entry::waits("a", raw(&1).unwrap());
         for entry in [Entry::begun("a"), asked.clone(), Entry::failed("a", String::new()), asked.decided(raw(&2).unwrap())] {
-            let before = serde_json::to_string(&record).unwrap();
-            let undo = record.set(entry.clone());
-            record.undo(undo);
-            assert_eq!(serde_json::to_string(&record).unwrap(), before);
-            record.set(entry);
+            record = record.with(entry);
         }
-        assert_eq!(record.steps.len(), 2, "a step and an approval may have one name");
+        assert_eq!(record.steps.len(), 2);
         assert_eq!(record.step("a").map(|entry| entry.outcome), Some(Outcome::Failed));
         assert_eq!(record.approval("a").map(|entry| entry.outcome), Some(Outcome::Decided));
     }

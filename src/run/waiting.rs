@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::time::SystemTime;
 
-use super::record::{Entry, LAYOUT, Outcome, decode};
-use crate::checkpoint::{CheckpointId, CheckpointInfo};
+use super::record::{Entry, LAYOUT, decode};
+use crate::checkpoint::{CheckpointId, CheckpointInfo, Metadata};
 use crate::checkpointer::Checkpointer;
 use crate::error::Result;
 use crate::query::{Matching, ThreadInfo, ThreadQuery};
 
-/// What the names of markers begin with; the run's thread follows.
+/// What the names of markers begin with; the run's thread follows. They are threads as any: lists of threads, watches,
+/// searches and exports have them too.
 pub const MARKERS: &str = "taffrail:waiting/";
 
 /// The name of a run's marker.
@@ -36,12 +37,22 @@ impl Marker {
     pub fn of(thread: &str, entry: &Entry) -> Self {
         Marker { run: LAYOUT, thread: thread.to_owned(), name: entry.name.clone(), payload: entry.payload.clone() }
     }
+
+    /// What tells a marker from a run's own checkpoint, which may come under such a name by a fork or a rename.
+    pub fn metadata(&self) -> Result<Metadata> {
+        #[derive(Serialize)]
+        struct Told<'a> {
+            run: u32,
+            waiting: &'a str,
+        }
+        Metadata::new(&Told { run: self.run, waiting: &self.name })
+    }
 }
 
 /// Whether a checkpoint under a marker's name is a marker, by its metadata.
 pub(super) fn is_marker(info: &CheckpointInfo) -> bool {
-    let outcome = || info.metadata.get::<Outcome>("outcome").is_ok_and(|outcome| outcome == Some(Outcome::Waits));
-    info.metadata.get::<u32>("run").is_ok_and(|run| run.is_some()) && outcome()
+    let waiting = || info.metadata.get::<String>("waiting").is_ok_and(|name| name.is_some());
+    info.metadata.get::<u32>("run").is_ok_and(|run| run.is_some()) && waiting()
 }
 
 /// A run that waits for an approval.
@@ -85,7 +96,8 @@ fn judge<C: Checkpointer + ?Sized>(place: &C, marker: &ThreadInfo) -> Result<Opt
     }
     // It may have gone since it was listed, and a thread of somebody else's may be named as a marker.
     let Some(found) = place.load_bytes(&marker.thread, &marker.head)?.filter(|found| is_marker(found)) else { return Ok(None) };
-    let Marker { name, payload, .. } = decode(&String::from_utf8_lossy(&found.state), "a marker")?;
+    let Marker { name, payload, .. } =
+        decode(&String::from_utf8_lossy(&found.state), "a marker").map_err(|error| error.with_thread(&marker.thread))?;
     Ok(Some(Waiting {
         thread: thread.to_owned(),
         checkpoint: found.info.id,

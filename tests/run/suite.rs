@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use serde::{Deserialize, Serialize};
 use taffrail::prelude::*;
 use taffrail::run::{NAME_BYTES_MAX, RUN_THREAD_BYTES_MAX, Recorded, Run, RunError, approve};
 use taffrail::{Capabilities, Durability, Error, ErrorKind, HistoryQuery, MemoryCheckpointer, Operation, PutOptions, Result, TypeTag};
@@ -76,16 +77,20 @@ fn what_is_stored_is_plain_json() {
         let mut run = open(place, "trip");
         does(&mut run, "a", 1);
         drop(run.step("b", |_| Err::<(), _>("no seat")));
+        run.step("c", |_| Ok::<_, String>(())).unwrap();
         let text = place.get_bytes("trip").unwrap().unwrap();
         let expected = concat!(
             r#"{"run":1,"state":["a"],"steps":[{"name":"a","outcome":"done","result":1},"#,
-            r#"{"name":"b","outcome":"failed","message":"no seat"}]}"#
+            r#"{"name":"b","outcome":"failed","message":"no seat"},{"name":"c","outcome":"done"}]}"#
         );
         assert_eq!(std::str::from_utf8(&text.state).unwrap(), expected);
         let told: Vec<String> =
             place.list("trip", &HistoryQuery::default()).unwrap().map(|info| info.unwrap().metadata.as_str().to_owned()).collect();
         let line = |step: &str, outcome: &str| format!(r#"{{"run":1,"step":"{step}","outcome":"{outcome}"}}"#);
-        assert_eq!(told, [line("b", "failed"), line("b", "begun"), line("a", "done"), line("a", "begun")]);
+        assert_eq!(
+            told,
+            [line("c", "done"), line("c", "begun"), line("b", "failed"), line("b", "begun"), line("a", "done"), line("a", "begun")]
+        );
     });
 }
 
@@ -220,6 +225,41 @@ fn values_that_cannot_be_recorded_are_told() {
     });
 }
 
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Odd {
+    /// Without it the text is not read back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<u32>,
+    #[serde(skip)]
+    forgotten: u32,
+}
+
+#[test]
+fn what_would_not_be_read_back_is_refused_while_it_can_be_settled() {
+    each(50, |place| {
+        let empty = Run::start_or_resume_with(place, "trip", Odd::default).unwrap_err();
+        assert_eq!((empty.kind(), empty.thread()), (ErrorKind::InvalidInput, Some("trip")));
+        let begin = || Odd { notes: vec![1], forgotten: 1 };
+        let mut run = Run::start_or_resume_with(place, "trip", begin).unwrap();
+        let state = run.step("a", |state: &mut Odd| Ok::<_, String>(std::mem::take(state)));
+        assert_eq!((place_error(state), run.unknown()), (ErrorKind::InvalidInput, Some("a")));
+        run.settle("a", |state| state.notes.push(2)).unwrap();
+        assert_eq!(place_error(run.step("b", |_| Ok::<_, String>(Odd::default()))), ErrorKind::InvalidInput);
+        assert_eq!(run.settle("b", |_| Odd::default()).unwrap_err().kind(), ErrorKind::InvalidInput);
+        // What is answered, and what the state is, does not depend on whether the process has been another one since.
+        let step = |run: &mut Run<&dyn Checkpointer, Odd>| {
+            let given = run.step_again("b", |state| {
+                state.forgotten = 7;
+                Ok::<_, String>((begin(), Some(None::<u32>)))
+            });
+            assert_eq!(given.unwrap(), (Odd { forgotten: 0, ..begin() }, None));
+            assert_eq!(*run.state(), Odd { notes: vec![1, 2], forgotten: 0 });
+        };
+        step(&mut run);
+        step(&mut Run::start_or_resume_with(place, "trip", begin).unwrap());
+    });
+}
+
 #[test]
 fn a_result_that_the_place_refuses_is_kept_by_the_handle() {
     each(50, |place| {
@@ -258,6 +298,31 @@ fn a_result_that_the_place_refuses_is_kept_by_the_handle() {
 }
 
 #[test]
+fn a_place_that_panics_leaves_the_step_in_doubt() {
+    each(50, |place| {
+        let panics = AtomicBool::new(false);
+        let hear = |call: Call<'_>| match call {
+            Call::Commit(_) if panics.load(Ordering::SeqCst) => panic!("in the place, on purpose"),
+            _ => Ok(()),
+        };
+        let place = Watched::of(place, hear);
+        let mut run = open(&place, "trip");
+        let step = || {
+            run.step("a", |state| {
+                state.push("a".into());
+                panics.store(true, Ordering::SeqCst);
+                Ok::<u32, String>(1)
+            })
+        };
+        assert!(catch_unwind(AssertUnwindSafe(step)).is_err());
+        panics.store(false, Ordering::SeqCst);
+        assert_eq!((run.unknown(), run.state().len()), (Some("a"), 0), "nothing says that it was recorded");
+        run.settle("a", |_| 2).unwrap();
+        is_recorded(&mut run, "a", 2);
+    });
+}
+
+#[test]
 fn every_put_of_a_run_is_synced() {
     each(50, |place| {
         let puts = AtomicUsize::new(0);
@@ -288,4 +353,5 @@ fn a_place_that_cannot_compare_is_refused() {
     let blind = Watched { place: MemoryCheckpointer::new(), hear, can: |_| Capabilities::default() };
     let error = Run::<_, u32>::start_or_resume(&blind, "trip").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert_eq!(approve(&blind, "trip", &true).unwrap_err().kind(), ErrorKind::Unsupported);
 }

@@ -1,7 +1,7 @@
 //! `approve` and `waiting`: a person's part in a run.
 //!
-//! Deciding never makes a store, and listing takes no lock and changes nothing: a marker that is stale is
-//! passed over here, and removed by who lists with the library.
+//! Deciding never makes a store, and listing a store or an SQLite file takes no lock and changes nothing: a marker
+//! that is stale is passed over there, and removed in a place of files, or by who lists with the library.
 
 use std::io::Write;
 use std::path::Path;
@@ -33,11 +33,15 @@ pub fn approve(place: &str, args: &Approve) -> Result<()> {
     Ok(out.finish()?)
 }
 
-/// What was typed as JSON; what is none is a text, but not from standard input.
+/// What was typed as JSON; what is none is a text, but not from standard input, and not where it was meant as JSON or
+/// is nothing: a decision cannot be taken back.
 fn decision(typed: &str) -> Result<Box<RawValue>> {
     if typed != "-" {
         return match serde_json::from_str(typed) {
             Ok(json) => Ok(json),
+            Err(error) if typed.is_empty() || typed.trim_start().starts_with(['{', '[', '"']) => {
+                Err(Failure::new(REFUSED, format!("the decision is neither JSON nor a text: {error}")))
+            }
             Err(_) => Ok(serde_json::value::to_raw_value(typed).map_err(|error| Failure::new(REFUSED, error.to_string()))?),
         };
     }

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 #[derive(Parser)]
 #[command(name = "taffrail", version, arg_required_else_help = true, after_help = EXIT_CODES)]
 pub struct CommandLine {
-    /// The store: DIR, log:DIR, file:DIR or memory: [default: $TAFFRAIL_STORE, else .taffrail]
+    /// The place: DIR, log:DIR, file:DIR, sqlite:FILE or memory: [default: $TAFFRAIL_STORE, else .taffrail]
     #[arg(long, global = true, value_name = "PLACE")]
     pub store: Option<String>,
     /// What to do.
@@ -339,7 +339,7 @@ pub struct Approve {
     /// The run's thread
     pub thread: String,
     /// The decision: JSON if it is that, else a text; - is JSON from standard input
-    #[arg(default_value = "true")]
+    #[arg(default_value = "true", allow_negative_numbers = true)]
     pub decision: String,
     /// Only if it waits in this checkpoint, as `waiting --json` tells
     #[arg(long)]
