@@ -28,6 +28,12 @@ pub enum Role {
 /// A message of a run.
 ///
 /// A member that is missing is read as empty, and is there when it is written.
+///
+/// ```
+/// use taffrail::{Message, Role};
+/// let message = Message::user("Find a flight.");
+/// assert_eq!((message.role, message.content.as_str()), (Role::User, "Find a flight."));
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Message {

@@ -165,6 +165,14 @@ impl FromStr for CheckpointId {
 }
 
 /// What a state's bytes are: an open set of short names; only `JSON` is checked at put.
+///
+/// ```
+/// use taffrail::TypeTag;
+/// assert_eq!(TypeTag::new("application/x-protobuf")?.as_str(), "application/x-protobuf");
+/// assert_eq!(TypeTag::new("json")?, TypeTag::JSON);
+/// assert!(TypeTag::new("caf\u{e9}").is_err());
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct TypeTag(TagText);
 
@@ -322,6 +330,17 @@ impl Region for Vec<u8> {
 }
 
 /// The bytes of a state as they were put; cheap to clone, and free of any lock.
+///
+/// ```
+/// use taffrail::prelude::*;
+/// use taffrail::MemoryCheckpointer;
+/// let place = MemoryCheckpointer::new();
+/// place.put("trip", &"plan")?;
+/// let state = place.get_bytes("trip")?.unwrap().state;
+/// assert_eq!(&*state, b"\"plan\"");
+/// assert_eq!(state.into_vec().len(), 6);
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct StateBytes {
     region: Arc<dyn Region>,
@@ -371,6 +390,16 @@ impl fmt::Debug for StateBytes {
 }
 
 /// What is known of a checkpoint without decoding its state.
+///
+/// ```
+/// use taffrail::prelude::*;
+/// use taffrail::MemoryCheckpointer;
+/// let place = MemoryCheckpointer::new();
+/// let id = place.put("trip", &42)?;
+/// let head = place.head("trip")?.unwrap();
+/// assert_eq!((head.id, head.parent, head.tag.as_str(), head.bytes), (id, None, "json", 2));
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct CheckpointInfo {
     /// The thread it belongs to.
@@ -408,6 +437,17 @@ impl<S> Deref for Checkpoint<S> {
 }
 
 /// A keyed value bound to a checkpoint.
+///
+/// ```
+/// use taffrail::{Checkpointer, CheckpointId, MemoryCheckpointer, OnExisting, TypeTag};
+/// let place = MemoryCheckpointer::new();
+/// let step = CheckpointId::new("step-1")?;
+/// // It may come before its checkpoint does.
+/// place.attach("trip", &step, "answer", TypeTag::JSON, b"true", OnExisting::Keep)?;
+/// let attached = place.attachments("trip", &step)?;
+/// assert_eq!((attached[0].key.as_str(), &*attached[0].value), ("answer", &b"true"[..]));
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Attachment {
     /// 1 to 1,024 bytes; attachments are listed in byte order of their keys.

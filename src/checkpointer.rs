@@ -20,6 +20,12 @@ use crate::query::{FindQuery, HistoryQuery, ThreadInfo, ThreadQuery, VacuumQuery
 pub type Items<T> = Box<dyn Iterator<Item = Result<T>> + Send>;
 
 /// What a backend has beyond the basics; what is false answers `Unsupported`.
+///
+/// ```
+/// use taffrail::{Checkpointer, MemoryCheckpointer};
+/// let place = MemoryCheckpointer::new();
+/// assert!(place.capabilities().branching && !place.capabilities().shared_between_processes);
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Capabilities {
@@ -276,6 +282,20 @@ fn delete_one(mut committed: Vec<Committed>) -> Result<bool> {
 }
 
 /// The typed calls, over JSON, on every [`Checkpointer`]; `use taffrail::prelude::*` brings them.
+///
+/// ```
+/// use taffrail::prelude::*;
+/// use taffrail::MemoryCheckpointer;
+/// let place = MemoryCheckpointer::new();
+/// let first = place.put("trip", &vec!["plan"])?;
+/// place.put("trip", &vec!["plan", "search"])?;
+/// let steps = place.history::<Vec<String>>("trip", 10)?;
+/// assert_eq!((steps.len(), &steps[1].id), (2, &first));
+/// // Another way from the first step on, beside the one that was taken.
+/// place.update("trip", &first, |state: &mut Vec<String>| state.push("ask".into()))?;
+/// assert_eq!(place.get::<Vec<String>>("trip")?.unwrap(), ["plan", "ask"]);
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 pub trait CheckpointerExt: Checkpointer {
     /// Puts a value as JSON and answers its id. Errors: as `commit`; NaN and infinity are
     /// `InvalidInput` with their path.

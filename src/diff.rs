@@ -18,6 +18,18 @@ use crate::json::decimal::Decimal;
 use crate::json::tokens::{Token, Tokens};
 
 /// What changed from one state to another.
+///
+/// ```
+/// use taffrail::diff::Difference;
+/// use taffrail::prelude::*;
+/// use taffrail::MemoryCheckpointer;
+/// let place = MemoryCheckpointer::new();
+/// let ids = [vec!["plan"], vec!["plan", "search"]].map(|state| place.put("trip", &state).unwrap());
+/// let [before, after] = ids.map(|id| place.load_bytes("trip", &id).unwrap().unwrap());
+/// let Difference::Patch(patch) = taffrail::diff(&before, &after) else { panic!("both are JSON") };
+/// assert_eq!(taffrail::diff::apply(&before.state, &patch)?, *after.state);
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub enum Difference {
     /// Both are JSON: the patch makes the second of the first, exactly; it is empty where they are the same value.

@@ -11,6 +11,12 @@ use std::path::{Path, PathBuf};
 pub type Result<T> = std::result::Result<T, Error>;
 
 /// What kind of failure an [`Error`] is; decide by this, never by the message.
+///
+/// ```
+/// use taffrail::{Checkpointer, ErrorKind, MemoryCheckpointer};
+/// let error = MemoryCheckpointer::new().fork("trip", None, "other way").unwrap_err();
+/// assert_eq!((error.kind(), error.thread()), (ErrorKind::NotFound, Some("trip")));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {

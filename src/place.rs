@@ -24,6 +24,14 @@ static ADDED: RwLock<BTreeMap<String, Opener>> = RwLock::new(BTreeMap::new());
 /// Errors: as the place's own `open`; `Unsupported` for `sqlite:` where the crate was built without the
 /// feature `sqlite`; `InvalidInput` for an empty name or a scheme that is none. A path that holds a colon
 /// is written `log:PATH` or `./PATH`.
+///
+/// ```
+/// use taffrail::prelude::*;
+/// let place = taffrail::open("memory:")?;
+/// place.put("trip", &1)?;
+/// assert_eq!(place.threads()?, ["trip"]);
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 pub fn open(place: &str) -> Result<Box<dyn Checkpointer>> {
     match place.split_once(':') {
         Some(("memory", "")) => Ok(Box::new(MemoryCheckpointer::new())),

@@ -8,6 +8,17 @@ use crate::checkpoint::{CheckpointId, check_thread};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A page of one thread's history, newest first.
+///
+/// ```
+/// use taffrail::prelude::*;
+/// use taffrail::{HistoryQuery, MemoryCheckpointer};
+/// let place = MemoryCheckpointer::new();
+/// let ids = (0..5).map(|step| place.put("trip", &step)).collect::<taffrail::Result<Vec<_>>>()?;
+/// let older = HistoryQuery { before: Some(ids[3].clone()), limit: Some(2), ..HistoryQuery::default() };
+/// let page = place.list("trip", &older)?.map(|info| info.map(|info| info.id)).collect::<taffrail::Result<Vec<_>>>()?;
+/// assert_eq!(page, [ids[2].clone(), ids[1].clone()]);
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct HistoryQuery {
     /// At most so many, the newest of those asked for; None for all, 0 for none.
@@ -64,6 +75,18 @@ impl Matching {
 }
 
 /// A page of the list of threads, in byte order of their ids.
+///
+/// ```
+/// use taffrail::prelude::*;
+/// use taffrail::{Matching, MemoryCheckpointer, ThreadQuery};
+/// let place = MemoryCheckpointer::new();
+/// ["user-1/a", "user-1/b", "user-2/a"].iter().try_for_each(|thread| place.put(thread, &0).map(drop))?;
+/// let page = ThreadQuery { matching: Matching::Glob("user-?/a".into()), limit: Some(1), ..ThreadQuery::default() };
+/// let next = ThreadQuery { after: Some("user-1/a".into()), ..page.clone() };
+/// assert_eq!(place.list_threads(&page)?.next().unwrap()?.thread, "user-1/a");
+/// assert_eq!(place.list_threads(&next)?.next().unwrap()?.thread, "user-2/a");
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct ThreadQuery {
     /// Which.
@@ -197,6 +220,19 @@ impl std::fmt::Debug for Progress {
 /// come is not old. Which checkpoints are a thread's newest, and which is its head, goes by their
 /// order, as everywhere. A thread that `idle` does not take is left to `older_than` and `keep`: a
 /// checkpoint goes if it is not the head and each of these two that is given lets it go.
+///
+/// ```
+/// use std::time::Duration;
+/// use taffrail::prelude::*;
+/// use taffrail::{MemoryCheckpointer, VacuumQuery};
+/// let place = MemoryCheckpointer::new();
+/// (0..5).try_for_each(|step| place.put("trip", &step).map(drop))?;
+/// let query = VacuumQuery { keep: Some(2), dry_run: true, ..VacuumQuery::default() };
+/// assert_eq!(place.vacuum(&query)?.checkpoints, 3);
+/// let query = VacuumQuery { older_than: Some(Duration::from_secs(30 * 86_400)), ..VacuumQuery::default() };
+/// assert_eq!(place.vacuum(&query)?.checkpoints, 0);
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct VacuumQuery {
     /// Only in this thread; one that is not there has nothing to delete.

@@ -5,6 +5,16 @@ use std::path::PathBuf;
 use crate::checkpoint::CheckpointId;
 
 /// One place in a file that is not as it should be.
+///
+/// ```
+/// use taffrail::prelude::*;
+/// # let scratch = tempfile::tempdir().unwrap();
+/// # let dir = scratch.path().join("runs");
+/// for finding in Store::open(&dir)?.verify()? {
+///     println!("{}: {}", finding.file.display(), finding.what);
+/// }
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The file.
@@ -22,6 +32,16 @@ pub struct Finding {
 }
 
 /// What opening a store met, or repairing one.
+///
+/// ```
+/// use taffrail::prelude::*;
+/// # let scratch = tempfile::tempdir().unwrap();
+/// # let dir = scratch.path().join("runs");
+/// let store = Store::open(&dir)?;
+/// let met = store.recovery();
+/// assert!(met.damage.is_empty() && met.torn_bytes == 0);
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Whole frames that were read.
@@ -50,6 +70,17 @@ pub struct Compacted {
 }
 
 /// How large a store is.
+///
+/// ```
+/// use taffrail::prelude::*;
+/// # let scratch = tempfile::tempdir().unwrap();
+/// # let dir = scratch.path().join("runs");
+/// let store = Store::open(&dir)?;
+/// store.put("trip", &"plan")?;
+/// let stats = store.stats()?;
+/// assert_eq!((stats.threads, stats.checkpoints, stats.logical_bytes), (1, 1, 6));
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
     /// Threads with at least one checkpoint.

@@ -114,6 +114,18 @@ impl<C: Checkpointer, S: Serialize + DeserializeOwned> Run<C, S> {
 /// Blocks until it is durable. Errors: `NotFound` where there is no such thread; `Conflict` where it waits for
 /// nothing: somebody else has decided, or it has not asked; `Decode` where it is no run; `Unsupported` for a run
 /// of a newer version or a place without `compare_and_put`; and as any put.
+///
+/// ```
+/// use taffrail::MemoryCheckpointer;
+/// use taffrail::run::{self, Run};
+/// let place = MemoryCheckpointer::new();
+/// let mut run: Run<_, ()> = Run::start_or_resume(&place, "trip")?;
+/// assert_eq!(run.await_approval::<bool>("book", "book the flight?")?, None);
+/// run::approve(&place, "trip", &true)?;
+/// assert!(run::approve(&place, "trip", &false).is_err(), "one is heard");
+/// assert_eq!(run.await_approval("book", "")?, Some(true));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn approve(place: &(impl Checkpointer + ?Sized), thread: &str, decision: &(impl Serialize + ?Sized)) -> Result<CheckpointId> {
     decide(place, thread, None, &raw(decision)?)
 }

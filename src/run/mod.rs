@@ -94,6 +94,21 @@ pub struct Recorded<S> {
 ///
 /// A thread that is rolled back, forked or updated from an older checkpoint knows what had been recorded by then:
 /// what was done later is done again.
+///
+/// ```
+/// use taffrail::MemoryCheckpointer;
+/// use taffrail::run::Run;
+/// let place = MemoryCheckpointer::new();
+/// for _ in 0..2 {
+///     let mut run: Run<_, u32> = Run::start_or_resume(&place, "count")?;
+///     let found: u32 = run.step("count", |count| {
+///         *count += 1;
+///         Ok::<_, std::fmt::Error>(7)
+///     })?;
+///     assert_eq!((found, *run.state()), (7, 1), "done once");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct Run<C, S> {
     place: C,
     thread: String,

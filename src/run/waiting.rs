@@ -81,6 +81,17 @@ impl Waiting {
 /// read of runs that do not wait, and no run's state.
 ///
 /// A stale marker is passed over and removed, where the place can be written. Needs `list_threads`.
+///
+/// ```
+/// use taffrail::MemoryCheckpointer;
+/// use taffrail::run::{self, Run};
+/// let place = MemoryCheckpointer::new();
+/// let mut run: Run<_, ()> = Run::start_or_resume(&place, "trip")?;
+/// assert_eq!(run.await_approval::<bool>("book", "book the flight?")?, None);
+/// let all = run::waiting(&place)?.collect::<taffrail::Result<Vec<_>>>()?;
+/// assert_eq!((all.len(), all[0].payload::<String>()?), (1, "book the flight?".into()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn waiting<C: Checkpointer + ?Sized>(place: &C) -> Result<impl Iterator<Item = Result<Waiting>> + '_> {
     let query = ThreadQuery { matching: Matching::Prefix(MARKERS.to_owned()), ..ThreadQuery::default() };
     Ok(place.list_threads(&query)?.filter_map(move |marker| marker.and_then(|marker| judge(place, &marker)).transpose()))

@@ -10,6 +10,15 @@ use crate::fs::os::Os;
 use crate::options::check_keep;
 
 /// How to open a [`FileCheckpointer`]; made by [`FileCheckpointer::options`], ended by [`FileOptions::open`].
+///
+/// ```
+/// use taffrail::{ErrorKind, FileCheckpointer};
+/// # let scratch = tempfile::tempdir().unwrap();
+/// # let dir = scratch.path().join("files");
+/// let missing = FileCheckpointer::options().create(false).open(&dir);
+/// assert_eq!(missing.unwrap_err().kind(), ErrorKind::NotFound);
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct FileOptions {
     pub(super) max_history: Option<Option<usize>>,

@@ -15,6 +15,18 @@ use crate::options::{MAX_HISTORY_DEFAULT, check_keep};
 const IN_MEMORY: &str = ":memory:";
 
 /// How to open a [`SqliteCheckpointer`]; made by [`SqliteCheckpointer::options`], ended by [`SqliteOptions::open`].
+///
+/// ```
+/// use taffrail::prelude::*;
+/// use taffrail::{ErrorKind, SqliteCheckpointer};
+/// # let scratch = tempfile::tempdir().unwrap();
+/// # let file = scratch.path().join("checkpoints.db");
+/// SqliteCheckpointer::options().max_history(None).open(&file)?.put("trip", &1)?;
+/// let reader = SqliteCheckpointer::options().read_only(true).open(&file)?;
+/// assert_eq!(reader.get::<u8>("trip")?, Some(1));
+/// assert_eq!(reader.put("trip", &2).unwrap_err().kind(), ErrorKind::ReadOnly);
+/// # Ok::<(), taffrail::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
     max_history: Option<Option<usize>>,
