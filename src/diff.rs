@@ -123,19 +123,51 @@ pub fn patch_from_json(text: &[u8]) -> Result<Patch> {
 pub fn apply(state: &[u8], patch: &Patch) -> Result<Vec<u8>> {
     let mut value = exact(state).map_err(|why| Error::new(ErrorKind::Unsupported, format!("no patch can be applied: the state {why}")))?;
     // What a failed one leaves half done is thrown away.
-    carry_out(&mut value, patch)?;
+    let mut deepest = depth_of(&value);
+    for (number, operation) in patch.iter().enumerate() {
+        carry_out(&mut value, std::slice::from_ref(operation), number)?;
+        deepest = deepest.max(depth_at_most(operation, deepest));
+        // Values are cloned, written and dropped by recursion: they are not let grow beyond any stack.
+        if deepest > 4 * json::DEPTH_MAX {
+            deepest = depth_of(&value);
+            if deepest > json::DEPTH_MAX {
+                let message = format!("operation {number} of the patch nests the state deeper than {}", json::DEPTH_MAX);
+                return Err(Error::invalid(message));
+            }
+        }
+    }
     json::to_text(&value)
 }
 
 /// Carries out one operation of a patch on a value, for who follows a patch step by step. Errors: as [`apply`];
 /// the value may be half changed then.
 pub fn step(value: &mut Value, operation: &PatchOperation) -> Result<()> {
-    carry_out(value, std::slice::from_ref(operation))
+    carry_out(value, std::slice::from_ref(operation), 0)
 }
 
-fn carry_out(value: &mut Value, operations: &[PatchOperation]) -> Result<()> {
+/// How deep what an operation sets stands and nests at most, in a value that nests so deep.
+fn depth_at_most(operation: &PatchOperation, deepest: usize) -> usize {
+    let own = match operation {
+        PatchOperation::Add(add) => depth_of(&add.value),
+        PatchOperation::Replace(replace) => depth_of(&replace.value),
+        PatchOperation::Move(_) | PatchOperation::Copy(_) => deepest,
+        PatchOperation::Remove(_) | PatchOperation::Test(_) => return 0,
+    };
+    operation.path().count() + own
+}
+
+fn depth_of(value: &Value) -> usize {
+    match value {
+        Value::Object(members) => 1 + members.values().map(depth_of).max().unwrap_or(0),
+        Value::Array(elements) => 1 + elements.iter().map(depth_of).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
+fn carry_out(value: &mut Value, operations: &[PatchOperation], first: usize) -> Result<()> {
     json_patch::patch_unsafe(value, operations).map_err(|error| {
-        let message = format!("operation {} of the patch does not apply at {:?}: {}", error.operation, error.path.as_str(), error.kind);
+        let message =
+            format!("operation {} of the patch does not apply at {:?}: {}", first + error.operation, error.path.as_str(), error.kind);
         Error::invalid(message).with_source(error)
     })
 }
@@ -223,6 +255,17 @@ mod tests {
         let shown = between((&TypeTag::MSGPACK, b"\x01\x02"), (&TypeTag::JSON, b"1"));
         let Difference::Bytes(shown) = shown else { panic!("msgpack has no patch") };
         assert_eq!(shown.to_string(), "the first state is msgpack, not json: 2 and 1 bytes, which differ from byte 0 on");
+    }
+
+    #[test]
+    fn a_patch_that_nests_without_end_is_refused() {
+        let deeper = [
+            r#"{"op":"move","from":"/a","path":"/b/a"}"#,
+            r#"{"op":"move","from":"/b","path":"/a"}"#,
+            r#"{"op":"add","path":"/b","value":{}}"#,
+        ];
+        let patch = patch_from_json(format!("[{}]", vec![deeper.join(","); 100_000].join(",")).as_bytes()).unwrap();
+        assert_eq!(apply(br#"{"a":1,"b":{}}"#, &patch).unwrap_err().kind(), ErrorKind::InvalidInput);
     }
 
     #[test]

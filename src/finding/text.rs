@@ -90,7 +90,7 @@ impl Texts {
 
     /// Ends a text, and answers whether all was found by now.
     fn text_ends(&mut self) -> bool {
-        self.0.iter_mut().for_each(|sought| sought.window.push(BETWEEN));
+        self.0.iter_mut().for_each(Sought::end_text);
         self.0.iter().all(|sought| sought.left == 0)
     }
 }
@@ -121,10 +121,22 @@ impl Sought {
             } else {
                 self.window.extend_from_slice(piece.as_bytes())
             }
-            if self.window.len() >= WINDOW_BYTES {
-                self.look();
-            }
+            self.look_if_full();
             text = rest;
+        }
+    }
+
+    fn end_text(&mut self) {
+        if self.left > 0 && self.window.last().is_some_and(|last| *last != BETWEEN) {
+            self.window.push(BETWEEN);
+            self.look_if_full();
+        }
+    }
+
+    /// What a look passes over is a window at least, however much of it has to stay.
+    fn look_if_full(&mut self) {
+        if self.window.len() >= self.overlap + WINDOW_BYTES {
+            self.look();
         }
     }
 
@@ -209,6 +221,26 @@ mod tests {
         let state = format!("[{}\"\"]", "\"abc\",".repeat(200_000));
         assert!(!texts.are_in(&TypeTag::JSON, state.as_bytes()));
         assert!(texts.0.iter().all(|sought| sought.window.capacity() <= 4 * WINDOW_BYTES));
+    }
+
+    #[test]
+    fn a_look_through_what_is_no_text_holds_little() {
+        for (tag, state) in
+            [(TypeTag::BYTES, vec![0xff; 4_000_000]), (TypeTag::JSON, format!("[{}1]", "\"\",".repeat(1_000_000)).into_bytes())]
+        {
+            let mut texts = Texts::new(Some("absent"), Some("1")).unwrap();
+            assert!(!texts.are_in(&tag, &state));
+            assert!(texts.0.iter().all(|sought| sought.window.capacity() <= 4 * WINDOW_BYTES), "{tag}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_looked_for_in_time() {
+        let state = format!("[{}1]", "1,".repeat(2_000_000));
+        let long = "x".repeat(2 * WINDOW_BYTES);
+        let start = std::time::Instant::now();
+        assert!(!words(&format!("{long} absent"), &state) && !exactly(&long, &TypeTag::JSON, state.as_bytes()));
+        assert!(start.elapsed() < std::time::Duration::from_secs(5), "{:?}", start.elapsed());
     }
 
     #[test]

@@ -29,6 +29,18 @@ pub(crate) fn identity(path: &Path) -> io::Result<Identity> {
     fs::metadata(path).map(|metadata| Identity(metadata.dev(), metadata.ino()))
 }
 
+/// A path without links, as far as what it names is there.
+#[cfg(feature = "sqlite")]
+pub(crate) fn resolved(path: &Path) -> std::path::PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Whether a file is there and holds anything. Opens nothing.
+#[cfg(feature = "sqlite")]
+pub(crate) fn holds_anything(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.len() > 0)
+}
+
 impl Fs for Os {
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
         DirBuilder::new().mode(mode).create(path)

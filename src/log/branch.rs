@@ -185,7 +185,7 @@ impl Branch {
     /// Whether a thread still is what was read (all of it, or all up to the newest that is branched), and what
     /// stands under the new name too.
     pub fn is_of(&self, view: &View, there: Option<&View>) -> bool {
-        if there != self.there.as_deref() {
+        if there != self.there.as_deref() || view.keep() != self.view.keep() {
             return false;
         }
         if self.is_whole() {

@@ -350,10 +350,10 @@ impl View {
     /// After what was attached to a checkpoint before it came, up to a number, was bound to its place.
     pub fn bound(&self, id: &IdKey, number: u64, place: u64) -> View {
         let bound = |one: &Attached| {
-            let is_it = one.id == *id && one.is_awaiting && one.number <= number;
-            Some(is_it.then(|| one.bound(place)))
+            let is_it = one.is_awaiting && one.number <= number;
+            is_it.then(|| one.bound(place))
         };
-        let mut next = View { attached: self.attached.exchanged(bound).unwrap_or_default(), ..self.clone() };
+        let mut next = View { attached: self.attached.exchanged_of(id, bound), ..self.clone() };
         next.let_go_below_floor();
         next
     }

@@ -89,6 +89,26 @@ fn a_log_that_a_killed_writer_left_is_read_and_stays() {
 }
 
 #[test]
+fn a_log_behind_a_link_stays_and_an_empty_one_goes() {
+    let scratch = Scratch::new();
+    put(&scratch.open().unwrap(), "t", "a", b"1");
+    let before = fs::read(scratch.file()).unwrap();
+    assert_eq!(ids(&to_read(&scratch).unwrap(), "t"), ["a"]);
+    assert_eq!(scratch.names(), ["place.db"]);
+    let writer = scratch.open().unwrap();
+    put(&writer, "t", "b", b"2");
+    let log = fs::read(scratch.file().with_file_name("place.db-wal")).unwrap();
+    // As a kill leaves them, and by another name.
+    let (left, links) = (Scratch::new(), Scratch::new());
+    fs::write(left.file(), &before).unwrap();
+    fs::write(left.file().with_file_name("place.db-wal"), &log).unwrap();
+    std::os::unix::fs::symlink(left.file(), links.file()).unwrap();
+    assert_eq!(ids(&to_read(&links).unwrap(), "t"), ["b", "a"]);
+    assert!(fs::read(left.file()).unwrap() == before, "the file is as it was");
+    assert!(fs::read(left.file().with_file_name("place.db-wal")).unwrap() == log, "and so is its log");
+}
+
+#[test]
 fn nothing_is_made_and_what_cannot_be_asked_is_refused() {
     let scratch = Scratch::new();
     assert_eq!(to_read(&scratch).unwrap_err().kind(), ErrorKind::NotFound);

@@ -16,7 +16,7 @@ use super::schema::{self, Found};
 use crate::batch::Durability;
 use crate::error::{Error, ErrorKind, Result};
 use crate::fs::fork::Home;
-use crate::fs::os::{Identity, identity};
+use crate::fs::os::{Identity, holds_anything, identity, resolved};
 use crate::fs::{Fs, Medium, medium_at};
 
 /// So many connections that nobody reads with are kept open.
@@ -98,7 +98,7 @@ impl Opening {
             begin_log(&connection, self.busy_timeout)?;
         }
         if self.read_only {
-            return self.for_reading(connection, path, has_log);
+            return self.for_reading(connection, path);
         }
         if found != Found::Place {
             // CRASH: all of the tables or none; a file without any is a place that is yet to be made.
@@ -114,9 +114,9 @@ impl Opening {
     }
 
     /// Changes nothing of the file: what is lacking is made beside it, in each connection's own memory.
-    fn for_reading(self, connection: Connection, path: Option<&Path>, has_log: bool) -> Outcome<Connections> {
+    fn for_reading(self, connection: Connection, path: Option<&Path>) -> Outcome<Connections> {
         let Some(path) = path else { return Err(Error::invalid("nothing can be read of a place that is made in memory").into()) };
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
         schema::stand_in(&connection)?;
         let identity = identity(path).map_err(|error| Error::os("look at", path, error))?;
         let file = DatabaseFile { path: path.to_owned(), identity };
@@ -136,7 +136,7 @@ impl Opening {
     }
 
     fn known(&self, path: &Path) -> Result<DatabaseFile> {
-        if let Some(dir) = path.parent() {
+        if let Some(dir) = resolved(path).parent() {
             // CRASH: a process that was killed may have left names that do not last yet, the log's among
             // them, and what is written from now on rests on these.
             match self.fs.sync_dir(dir) {
@@ -221,10 +221,9 @@ impl Connections {
 
     fn another(&self, file: &DatabaseFile) -> Result<Connection> {
         self.is_there(file)?;
-        let has_log = matches!(self.fs.is_dir(&log_of(&file.path)), Ok(Some(_)));
         let opened = open(&file.path, false, self.busy_timeout).map_err(Failure::from).and_then(|connection| {
             if self.read_only {
-                connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, has_log)?;
+                connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
                 schema::stand_in(&connection)?;
             }
             Ok(connection)
@@ -268,6 +267,14 @@ impl Drop for Connections {
             // A forked child closes nothing of its parent's: SQLite's locks and log are not its own.
             std::mem::forget(self.writer.get_mut().unwrap_or_else(PoisonError::into_inner).take());
             std::mem::forget(std::mem::take(self.idle.get_mut().unwrap_or_else(PoisonError::into_inner)));
+            return;
+        }
+        let log = self.file.as_ref().map(|file| log_of(&file.path));
+        if self.read_only && log.is_some_and(|log| !holds_anything(&log)) {
+            // Only an empty log goes with who reads: what a killed writer left in one stays there.
+            for connection in self.idle.get_mut().unwrap_or_else(PoisonError::into_inner) {
+                let _ = connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false);
+            }
         }
     }
 }
@@ -316,7 +323,8 @@ fn ready(connection: Connection, busy_timeout: Duration) -> rusqlite::Result<Con
 
 /// Where SQLite keeps a database's write-ahead log.
 fn log_of(path: &Path) -> PathBuf {
-    let mut log = path.as_os_str().to_owned();
+    // SQLite follows links, and the log is beside the file itself.
+    let mut log = resolved(path).into_os_string();
     log.push("-wal");
     log.into()
 }

@@ -199,6 +199,13 @@ fn what_is_put_behind_the_point_of_a_fork_does_not_hold_it_up() {
 }
 
 #[test]
+fn a_limit_that_is_set_while_a_branch_is_read_goes_along() {
+    let retain = |other: &Store, _| other.retain(Some("t"), Some(9)).unwrap();
+    let (_scratch, store) = branch_while(1, |store| drop(store.fork("t", Some(&id("3")), "f").unwrap()), retain);
+    assert_eq!((store.max_history(Some("t")).unwrap(), store.max_history(Some("f")).unwrap()), (Some(9), Some(9)));
+}
+
+#[test]
 fn what_is_deleted_while_a_branch_is_read_is_not_in_it() {
     let delete = |other: &Store, _| assert!(other.delete_checkpoint("t", &id("2")).unwrap());
     let (_scratch, store) = branch_while(1, |store| drop(store.fork("t", Some(&id("3")), "f").unwrap()), delete);
