@@ -66,7 +66,8 @@ impl fmt::Display for Bytes {
 /// Of two arrays what they have in common at their beginnings and ends stays, and so does an element that stands
 /// once in each: a message that was dropped from a list's front is one `remove`. All else is compared
 /// element by element. Only `add`, `remove` and `replace` are used. Cost: in time about that of
-/// parsing both a few times (15 ms a megabyte), in memory both as values; no more where nothing is in common.
+/// parsing both a few times (15 ms a megabyte), in memory both as values and up to 32 MiB of paths; no more where
+/// nothing is in common.
 ///
 /// ```
 /// use taffrail::diff::Difference;
@@ -115,16 +116,28 @@ pub fn patch_from_json(text: &[u8]) -> Result<Patch> {
     serde_json::from_value(value).map_err(|error| Error::invalid(format!("not a JSON Patch: {error}")).with_source(error))
 }
 
+/// The most memory that the values take up which a patch copies: a few copies of copies would be more than any state.
+const COPIED_BYTES_MAX: usize = 256 << 20;
+
 /// Applies a patch to the text of a JSON state and answers the new one, compact; all of it or nothing.
 ///
 /// Names keep their order, but where one is removed. Errors: `InvalidInput` where an operation does not apply (a path
-/// that is not there, a `test` that fails), with its number from 0 on; `Unsupported` where the state cannot be held
-/// exactly, for what the patch does not touch would change too.
+/// that is not there, a `test` that fails), with its number from 0 on; `TooLarge` where it copies over 256 MiB in all;
+/// `Unsupported` where the state cannot be held exactly, for what the patch does not touch would change too. A `test`
+/// compares values: 1 and 1.0 are two.
 pub fn apply(state: &[u8], patch: &Patch) -> Result<Vec<u8>> {
     let mut value = exact(state).map_err(|why| Error::new(ErrorKind::Unsupported, format!("no patch can be applied: the state {why}")))?;
     // What a failed one leaves half done is thrown away.
-    let mut deepest = depth_of(&value);
+    let (mut deepest, mut copied) = (depth_of(&value), 0);
     for (number, operation) in patch.iter().enumerate() {
+        if let PatchOperation::Copy(copy) = operation {
+            copied += value.pointer(copy.from.as_str()).map_or(0, memory_of);
+            if copied > COPIED_BYTES_MAX {
+                let message =
+                    format!("operation {number} of the patch copies more than {COPIED_BYTES_MAX} bytes in all; nothing was changed");
+                return Err(Error::new(ErrorKind::TooLarge, message));
+            }
+        }
         carry_out(&mut value, std::slice::from_ref(operation), number)?;
         deepest = deepest.max(depth_at_most(operation, deepest));
         // Values are cloned, written and dropped by recursion: they are not let grow beyond any stack.
@@ -154,6 +167,17 @@ fn depth_at_most(operation: &PatchOperation, deepest: usize) -> usize {
         PatchOperation::Remove(_) | PatchOperation::Test(_) => return 0,
     };
     operation.path().count() + own
+}
+
+/// About what a value takes up in memory.
+fn memory_of(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::Object(members) => members.iter().map(|(name, value)| name.len() + 64 + memory_of(value)).sum(),
+            Value::Array(elements) => elements.iter().map(memory_of).sum(),
+            Value::String(text) => text.len(),
+            _ => 0,
+        }
 }
 
 fn depth_of(value: &Value) -> usize {
@@ -255,6 +279,15 @@ mod tests {
         let shown = between((&TypeTag::MSGPACK, b"\x01\x02"), (&TypeTag::JSON, b"1"));
         let Difference::Bytes(shown) = shown else { panic!("msgpack has no patch") };
         assert_eq!(shown.to_string(), "the first state is msgpack, not json: 2 and 1 bytes, which differ from byte 0 on");
+    }
+
+    #[test]
+    fn a_patch_that_copies_without_end_is_refused() {
+        let begin = r#"{"op":"replace","path":"","value":[1]}"#.to_owned();
+        let copies = std::iter::repeat_n(r#"{"op":"copy","from":"","path":"/-"}"#.to_owned(), 40);
+        let text = format!("[{}]", [begin].into_iter().chain(copies).collect::<Vec<_>>().join(","));
+        let error = apply(b"0", &patch_from_json(text.as_bytes()).unwrap()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
     }
 
     #[test]

@@ -10,10 +10,21 @@ use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation, RemoveOperation, ReplaceOperation};
 use serde_json::{Map, Value};
 
+/// The most bytes that the paths of a patch take up together: each operation has one of its own, and names may be
+/// long. What would need more is replaced as a whole.
+const PATH_BYTES_MAX: usize = 32 << 20;
+
+/// The most elements that are moved aside while a patch comes and goes in one array; where it would be more the array
+/// is replaced.
+const SHIFTS_MAX: usize = 100_000_000;
+
 /// The patch from one value to another.
 pub(super) fn values(before: &Value, after: &Value) -> Patch {
-    let mut comparison = Comparison { path: PointerBuf::root(), patch: Vec::new(), hasher: RandomState::new() };
+    let mut comparison = Comparison { path: PointerBuf::root(), patch: Vec::new(), path_bytes: 0, hasher: RandomState::new() };
     comparison.values(before, after);
+    if comparison.is_too_long() {
+        return Patch(vec![PatchOperation::Replace(ReplaceOperation { path: PointerBuf::root(), value: after.clone() })]);
+    }
     Patch(comparison.patch)
 }
 
@@ -21,6 +32,8 @@ struct Comparison {
     /// Where in the state the values stand that are compared.
     path: PointerBuf,
     patch: Vec<PatchOperation>,
+    /// Of the paths in the patch.
+    path_bytes: usize,
     hasher: RandomState,
 }
 
@@ -30,8 +43,12 @@ impl Comparison {
             (Value::Object(before), Value::Object(after)) => self.members(before, after),
             (Value::Array(before), Value::Array(after)) => self.elements(before, after),
             _ if is_same(before, after) => {}
-            _ => self.patch.push(PatchOperation::Replace(ReplaceOperation { path: self.path.clone(), value: after.clone() })),
+            _ => self.replace(after.clone()),
         }
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.path_bytes > PATH_BYTES_MAX
     }
 
     fn members(&mut self, before: &Map<String, Value>, after: &Map<String, Value>) {
@@ -48,10 +65,20 @@ impl Comparison {
 
     /// Aligns two arrays by what is the same at both ends, then by the elements that stand once in each.
     fn elements(&mut self, before: &[Value], after: &[Value]) {
-        let (head, tail) = common_ends(before, after);
+        let (whole, (head, tail)) = (after, common_ends(before, after));
         let (before, after) = (&before[head..before.len() - tail], &after[head..after.len() - tail]);
-        let (mut done_before, mut done_after) = (0, 0);
-        for (at_before, at_after) in self.anchors(before, after).into_iter().chain([(before.len(), after.len())]) {
+        let anchors = self.anchors(before, after);
+        let ends = || anchors.iter().copied().chain([(before.len(), after.len())]);
+        let (mut done_before, mut done_after, mut shifting) = (0, 0, 0);
+        for (at_before, at_after) in ends() {
+            shifting += (at_before - done_before).abs_diff(at_after - done_after);
+            (done_before, done_after) = (at_before + 1, at_after + 1);
+        }
+        if shifting.saturating_mul(before.len().max(after.len()) + tail) > SHIFTS_MAX {
+            return self.replace(Value::Array(whole.to_vec()));
+        }
+        (done_before, done_after) = (0, 0);
+        for (at_before, at_after) in ends() {
             self.stretch(&before[done_before..at_before], &after[done_after..at_after], head + done_after);
             (done_before, done_after) = (at_before + 1, at_after + 1);
         }
@@ -103,11 +130,23 @@ impl Comparison {
     }
 
     fn add(&mut self, value: &Value) {
-        self.patch.push(PatchOperation::Add(AddOperation { path: self.path.clone(), value: value.clone() }));
+        self.push(|path| PatchOperation::Add(AddOperation { path, value: value.clone() }));
     }
 
     fn remove(&mut self) {
-        self.patch.push(PatchOperation::Remove(RemoveOperation { path: self.path.clone() }));
+        self.push(|path| PatchOperation::Remove(RemoveOperation { path }));
+    }
+
+    fn replace(&mut self, value: Value) {
+        self.push(|path| PatchOperation::Replace(ReplaceOperation { path, value }));
+    }
+
+    /// Adds an operation at the place that was come to; nothing any more once the paths are too long.
+    fn push(&mut self, operation: impl FnOnce(PointerBuf) -> PatchOperation) {
+        self.path_bytes = self.path_bytes.saturating_add(self.path.as_str().len());
+        if !self.is_too_long() {
+            self.patch.push(operation(self.path.clone()));
+        }
     }
 }
 
@@ -196,6 +235,19 @@ mod tests {
         let mut changed = plain.clone();
         json_patch::patch(&mut changed, &values(&plain, &reversed)).unwrap();
         assert!(is_same(&changed, &reversed));
+    }
+
+    #[test]
+    fn what_would_cost_too_much_is_replaced() {
+        // Paths that are longer together than any state needs.
+        let named = |value: usize| json!({"x".repeat(100_000): vec![value; 2_000], "beside": 1});
+        let whole = values(&named(0), &named(1));
+        assert_eq!((whole.len(), whole[0].path().as_str()), (1, ""));
+        // Very many that go from the front of very many.
+        let texts = |from: usize, last: usize| json!({"list": (from..60_000).chain([last]).map(|at| at.to_string()).collect::<Vec<_>>()});
+        let array = values(&texts(0, 60_001), &texts(30_000, 60_002));
+        assert_eq!((array.len(), array[0].path().as_str()), (1, "/list"));
+        assert_eq!(values(&texts(0, 60_001), &texts(1_000, 60_002)).len(), 1_001);
     }
 
     fn any_value() -> impl Strategy<Value = Value> {
