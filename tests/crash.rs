@@ -18,7 +18,7 @@ fn extent() -> Extent {
     let only = number("TAFFRAIL_CRASH_ONLY").map(|only| only as usize);
     let extent = Extent { steps: 2, one_in: [4, 1], by_chance: [40, 10, 0], again_one_in: 500, seed, workers, only };
     let mut extent = match std::env::var("TAFFRAIL_CRASH").as_deref() {
-        Ok("ci") => Extent { steps: 3, one_in: [2, 100], by_chance: [6000, 100, 10], again_one_in: 400, ..extent },
+        Ok("ci") => Extent { steps: 3, one_in: [2, 250], by_chance: [6000, 100, 10], again_one_in: 400, ..extent },
         Ok("soak") => Extent { steps: 3, one_in: [1, 1], by_chance: [20_000, 600, 40], again_one_in: 100, ..extent },
         _ => extent,
     };
