@@ -42,12 +42,10 @@ mod on {
     pub(crate) fn recovered(dir: &Path, report: &Recovery, began: &Began) {
         let Recovery { frames, torn_bytes, fresh_segment, .. } = report;
         let (damage, unproven, set_aside) = (report.damage.len(), report.unproven.len(), report.set_aside.len());
-        let took_us = began.took_us();
+        let (dir, took_us) = (dir.display(), began.took_us());
         if damage > 0 {
-            let dir = dir.display();
             tracing::warn!(target: "taffrail", %dir, frames, torn_bytes, fresh_segment, damage, unproven, set_aside, took_us, "recovered, with damage");
         } else {
-            let dir = dir.display();
             tracing::info!(target: "taffrail", %dir, frames, torn_bytes, fresh_segment, unproven, set_aside, took_us, "recovered");
         }
     }

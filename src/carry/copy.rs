@@ -51,7 +51,7 @@ pub fn copy(source: &dyn Checkpointer, dest: &dyn Checkpointer, tell: Tell<'_>) 
         return Err(Error::invalid("a place cannot be copied to itself"));
     }
     let mut tally = Tally { carried: Carried::default(), tell };
-    carry(&mut Place { place: source, threads: Vec::new(), steps: Vec::new(), ahead: Vec::new() }, dest, &mut tally)?;
+    carry(&mut Place { place: source, threads: Vec::new(), steps: Vec::new(), ahead: Vec::new(), asked: 0 }, dest, &mut tally)?;
     Ok(tally.carried)
 }
 
@@ -67,6 +67,8 @@ struct Place<'a> {
     steps: Vec<(CheckpointId, u64)>,
     /// Of these the ones that were read ahead, newest first.
     ahead: Vec<Checkpoint<StateBytes>>,
+    /// Up to where in the steps they were read: who asks goes on from there, as a rule.
+    asked: usize,
 }
 
 impl Place<'_> {
@@ -75,10 +77,12 @@ impl Place<'_> {
     /// answers for itself.
     fn read_ahead(&mut self, thread: &str, id: &CheckpointId) {
         self.ahead.clear();
-        let Some(first) = self.steps.iter().position(|(step, _)| step == id) else { return };
+        let stands = |from: usize| self.steps[from..].iter().position(|(step, _)| step == id).map(|at| from + at);
+        let Some(first) = stands(self.asked).or_else(|| stands(0)) else { return };
         let mut room = AHEAD_BYTES_MAX;
         let fits = |(_, bytes): &&(CheckpointId, u64)| room.checked_sub(*bytes).map(|left| room = left).is_some();
         let count = self.steps[first..].iter().take(AHEAD_MAX).take_while(fits).count();
+        self.asked = first + count;
         if count < 2 {
             return;
         }
@@ -113,7 +117,7 @@ impl Source for Place<'_> {
     }
 
     fn list(&mut self, thread: &str, _: &mut Tally<'_>) -> Result<Vec<CheckpointId>> {
-        self.ahead.clear();
+        (self.ahead, self.asked) = (Vec::new(), 0);
         let newest_first = self.place.list(thread, &HistoryQuery::default())?;
         self.steps = newest_first.map(|info| info.map(|info| (info.id, info.bytes))).collect::<Result<_>>()?;
         self.steps.reverse();

@@ -20,8 +20,8 @@ use super::read;
 use super::segments::SegmentSet;
 use super::turn::Held;
 use super::view::{Entry, View};
-use crate::batch::nanos_of;
-use crate::branch::{check_names, no_checkpoint, no_thread};
+use crate::batch::{Committed, nanos_of};
+use crate::branch::check_names;
 use crate::checkpoint::{CheckpointId, CheckpointInfo, StateBytes, TypeTag, check_thread};
 use crate::error::{Error, ErrorKind, Result};
 use crate::format::record::Coding;
@@ -38,13 +38,26 @@ pub(super) enum Source {
     Ends,
 }
 
+/// What is branched from, up to where, and under which name.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub thread: &'a str,
+    /// None for the newest checkpoint.
+    pub at: Option<&'a CheckpointId>,
+    pub new: &'a str,
+    pub source: Source,
+}
+
 /// A thread's checkpoints up to one of them, as they are to be written under another name.
+///
+/// Where that is to be refused there is none: the refusal is the plan's, and rests on what is kept.
+#[derive(Default)]
 pub(super) struct Branch {
     /// The thread when this was read.
-    pub view: Arc<View>,
+    view: Option<Arc<View>>,
     /// What was under the new name: nothing, or what waits for its checkpoint.
-    pub there: Option<Arc<View>>,
-    /// Oldest first; never empty.
+    there: Option<Arc<View>>,
+    /// Oldest first.
     pub steps: Vec<Step>,
     /// What waits under the new name, for it counts as newer than the branch; what is attached to the steps; and in
     /// a branch of all of the thread what waits there.
@@ -73,61 +86,54 @@ pub(super) struct Value {
 }
 
 impl Shared {
-    /// Writes a thread's checkpoints up to `at` under another name; answers the newest one's id.
+    /// Writes a thread's checkpoints up to a point under another name; answers the newest one's id.
     ///
     /// Errors: `NotFound`, `Conflict`; `Corrupt` where not all of it can be read; what a write answers.
-    pub(super) fn branch(&self, thread: &str, at: Option<&CheckpointId>, new: &str, source: Source) -> Result<CheckpointId> {
-        check_names(thread, new)?;
+    pub(super) fn branch(&self, asked: Asked<'_>) -> Result<CheckpointId> {
+        check_names(asked.thread, asked.new)?;
+        self.may_write()?;
         for _ in 0..TRIES {
-            let branch = self.read_branch(thread, at, new)?;
-            if self.write_branch(self.turn()?, &branch, new, source, large::TRIES)? {
-                return Ok(branch.head());
+            let branch = self.read_branch(asked)?;
+            if let Some(head) = self.write_branch(self.turn()?, &branch, asked, large::TRIES)? {
+                return Ok(head);
             }
         }
         // Others were quicker each time: this once they wait.
         let turn = self.turn()?;
-        let branch = self.read_branch(thread, at, new)?;
-        match self.write_branch(turn, &branch, new, source, 0)? {
-            true => Ok(branch.head()),
-            false => Err(Error::new(ErrorKind::Busy, "the thread was moved while it was copied: try again").with_thread(thread)),
-        }
+        let branch = self.read_branch(asked)?;
+        let moved = || Error::new(ErrorKind::Busy, "the thread was moved while it was copied: try again").with_thread(asked.thread);
+        self.write_branch(turn, &branch, asked, 0)?.ok_or_else(moved)
     }
 
-    /// Answers whether it was written: not where the thread is not what was read any more.
-    fn write_branch(&self, turn: Held<'_>, branch: &Branch, new: &str, source: Source, tries: usize) -> Result<bool> {
-        let written = if branch.length_at_most(new) > self.options.segment_bytes / 4 {
-            self.write_large_in(turn, tries, |plan| plan.branch(branch, new, source))?
+    /// Answers the newest checkpoint's id; `None` where the thread is not what was read any more.
+    fn write_branch(&self, turn: Held<'_>, branch: &Branch, asked: Asked<'_>, tries: usize) -> Result<Option<CheckpointId>> {
+        let written = if branch.length_at_most(asked) > self.options.segment_bytes / 4 {
+            self.write_large_in(turn, tries, |plan| plan.branch(asked, branch))?
         } else {
-            self.write_in(turn, self.options.durability, |plan| plan.branch(branch, new, source))?
+            self.write_in(turn, self.options.durability, |plan| plan.branch(asked, branch))?
         };
-        Ok(written.is_some())
+        let head = |result| if let Committed::Put(id) = result { Some(id) } else { None };
+        Ok(written.and_then(|written| written.results.into_iter().find_map(head)))
     }
 
-    fn read_branch(&self, thread: &str, at: Option<&CheckpointId>, new: &str) -> Result<Branch> {
+    fn read_branch(&self, asked: Asked<'_>) -> Result<Branch> {
         self.follow_to(self.tail.appended())?;
-        let ((view, there), segments) = self.at_one_moment(|| Ok((self.index.appended(thread), self.index.appended(new))))?;
-        let Some(view) = view.filter(|view| view.len() > 0) else {
-            self.absent(thread)?;
-            return Err(no_thread(thread));
-        };
-        let last = match at {
-            None => view.len() - 1,
-            Some(id) => match view.find(&IdKey::from(id)) {
-                Some(found) => found,
-                None => return self.absent(thread).and(Err(no_checkpoint(thread, id))),
-            },
-        };
-        let steps = view.entries().take(last + 1).enumerate();
-        let steps = steps.map(|(number, entry)| self.step(&segments, &view, number, entry)).collect::<Result<Vec<_>>>()?;
+        let look = || Ok((self.index.appended(asked.thread), self.index.appended(asked.new)));
+        let ((view, there), segments) = self.at_one_moment(look)?;
+        let is_taken = there.as_ref().is_some_and(|there| there.len() > 0);
+        let last = view.as_ref().filter(|_| !is_taken).and_then(|view| view.point(asked.at));
+        let (Some(source), Some(last)) = (view.clone(), last) else { return Ok(Branch { view, there, ..Branch::default() }) };
+        let steps = source.entries().take(last + 1).enumerate();
+        let steps = steps.map(|(number, entry)| self.step(&segments, &source, number, entry)).collect::<Result<Vec<_>>>()?;
         let mut values = Vec::new();
-        if let Some(there) = there.as_ref().filter(|there| there.len() == 0) {
-            let waits = |one: &&Attached| view.find(&one.id).is_none_or(|at| at > last);
+        if let Some(there) = &there {
+            let waits = |one: &&Attached| source.find(&one.id).is_none_or(|at| at > last);
             values.extend(there.attached().iter().filter(waits).map(|one| self.value(&segments, there, one, None)));
         }
-        for one in view.attached().iter().filter(|one| view.shows(one)) {
-            let step = if one.is_awaiting { None } else { view.find(&one.id) };
-            if step.map_or(last + 1 == view.len(), |step| step <= last) {
-                values.push(self.value(&segments, &view, one, step));
+        for one in source.attached().iter().filter(|one| source.shows(one)) {
+            let step = if one.is_awaiting { None } else { source.find(&one.id) };
+            if step.map_or(last + 1 == source.len(), |step| step <= last) {
+                values.push(self.value(&segments, &source, one, step));
             }
         }
         Ok(Branch { view, there, steps, values: values.into_iter().collect::<Result<_>>()? })
@@ -172,45 +178,37 @@ impl Shared {
 }
 
 impl Branch {
-    /// The id of the newest checkpoint.
-    pub fn head(&self) -> CheckpointId {
-        self.steps[self.steps.len() - 1].info.id.clone()
-    }
-
-    /// Whether all of the thread is in it.
-    fn is_whole(&self) -> bool {
-        self.steps.len() == self.view.len()
-    }
-
     /// Whether a thread still is what was read (all of it, or all up to the newest that is branched), and what
     /// stands under the new name too.
-    pub fn is_of(&self, view: &View, there: Option<&View>) -> bool {
-        if there != self.there.as_deref() || view.keep() != self.view.keep() {
+    pub fn is_of(&self, view: &Arc<View>, there: Option<&View>) -> bool {
+        let Some(own) = &self.view else { return false };
+        if there != self.there.as_deref() || self.steps.is_empty() {
             return false;
         }
-        if self.is_whole() {
-            return *self.view == *view;
-        }
         let count = self.steps.len();
+        if Arc::ptr_eq(own, view) {
+            return true;
+        }
+        if count == own.len() {
+            return own == view;
+        }
         let below = |view: &View| view.entry(count).map_or(0, |entry| entry.place);
-        let attached = |view: &'_ View| {
+        let attached = |view: &View| -> Vec<Attached> {
             let below = below(view);
-            view.attached()
-                .iter()
-                .filter(|one| !one.is_awaiting && one.place < below && view.shows(one))
-                .cloned()
-                .collect::<Vec<Attached>>()
+            let is_of_a_step = |one: &&Attached| !one.is_awaiting && one.place < below && view.shows(one);
+            view.attached().iter().filter(is_of_a_step).cloned().collect()
         };
-        (0..count).all(|at| view.entry(at) == self.view.entry(at)) && view.len() > count && attached(view) == attached(&self.view)
+        let has_steps = view.len() > count && (0..count).all(|at| view.entry(at) == own.entry(at));
+        has_steps && view.keep() == own.keep() && attached(view) == attached(own)
     }
 
     /// The most that it takes up in the log.
-    fn length_at_most(&self, new: &str) -> u64 {
-        let around = frame_around(new);
+    fn length_at_most(&self, asked: Asked<'_>) -> u64 {
+        let around = frame_around(asked.new);
         let steps = self.steps.iter().map(|step| around + step.info.metadata.as_str().len() + step.payload.len());
         let values = self.values.iter().map(|value| around + value.key.len() + value.form.payload.len());
         // A waiting value may bind to each step; a limit, a trim, the source's end.
-        let marks = around * (self.steps.len() + 3) + frame_around(self.view.thread());
+        let marks = around * (self.steps.len() + 3) + frame_around(asked.thread);
         (steps.chain(values).sum::<usize>() + marks) as u64
     }
 }

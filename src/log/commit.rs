@@ -43,6 +43,7 @@ impl Shared {
         if batch.operations().is_empty() {
             return Ok(Vec::new());
         }
+        self.may_write()?;
         let names = plan::names(batch, &*self.directory.fs)?;
         let values = self.values(batch);
         let durability = self.durability(batch);
@@ -52,9 +53,11 @@ impl Shared {
             let mut prepared = Prepared::new(batch, &names, self.forms(batch, tries > 0), &values);
             if length_at_most(&prepared) > self.options.segment_bytes / 4 {
                 prepared.forms = self.forms(batch, false);
-                let written = self.write_large(|plan| plan.batch(&prepared))?;
-                // Without deltas it is a difference from nothing, and never stale.
-                return Ok(written.map(|written| written.results).unwrap_or_default());
+                match self.write_large(|plan| plan.batch(&prepared))? {
+                    Some(written) => return Ok(written.results),
+                    // Not met: what is a difference from nothing is never stale.
+                    None => continue,
+                }
             }
             if let Some(written) = self.write(durability, |plan| plan.batch(&prepared))? {
                 self.keep_heads(batch, &prepared.forms, &written.placed);

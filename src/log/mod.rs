@@ -70,6 +70,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arc_swap::{ArcSwap, Guard};
 
+use self::branch::{Asked, Source};
 use self::directory::Directory;
 use self::encode::Scratches;
 use self::follow::{Follower, Reading};
@@ -292,9 +293,16 @@ impl Shared {
         }
     }
 
-    fn sync(&self) -> Result<()> {
+    /// Before any lock of the reading side, which a worker of a forked child's parent may hold for ever.
+    ///
+    /// Errors: `ReadOnly`; `Poisoned` in a forked child.
+    fn may_write(&self) -> Result<()> {
         self.right_to_write()?;
-        self.at_home()?;
+        self.at_home()
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.may_write()?;
         self.sync_to(self.tail.appended())
     }
 
@@ -497,13 +505,13 @@ impl Checkpointer for Store {
     }
 
     fn fork(&self, thread: &str, at: Option<&CheckpointId>, new: &str) -> Result<CheckpointId> {
-        let head = self.shared.branch(thread, at, new, branch::Source::Stays)?;
+        let head = self.shared.branch(Asked { thread, at, new, source: Source::Stays })?;
         self.house.look(&self.shared);
         Ok(head)
     }
 
     fn rename(&self, thread: &str, new: &str) -> Result<()> {
-        self.shared.branch(thread, None, new, branch::Source::Ends)?;
+        self.shared.branch(Asked { thread, at: None, new, source: Source::Ends })?;
         self.house.look(&self.shared);
         Ok(())
     }

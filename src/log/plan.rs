@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::branch::{Branch, Source, Step};
+use super::branch::{Asked, Branch, Source, Step};
 use super::changes::Changes;
 use super::encode::{Base, Form};
 use super::examine;
@@ -222,15 +222,15 @@ impl<'a> Plan<'a> {
 
     /// Plans a branch under another name. Stale where the thread is not what was read any more.
     ///
-    /// Errors: `Conflict` where the name is taken; `Corrupt` where not all of the log can be read.
-    pub fn branch(&mut self, branch: &'a Branch, new: &str, source: Source) -> Result<()> {
-        let thread = &**branch.view.thread();
-        self.require_whole(thread)?;
-        let (current, there) = (self.current(thread), self.current(new));
-        if there.as_ref().is_some_and(|view| view.len() > 0) {
+    /// Errors: `NotFound`; `Conflict` where the name is taken; `Corrupt` where not all of the log can be read.
+    pub fn branch(&mut self, asked: Asked<'a>, branch: &'a Branch) -> Result<()> {
+        let Asked { thread, new, source, .. } = asked;
+        let (view, last) = self.point(thread, asked.at)?;
+        let there = self.current(new);
+        if there.as_ref().is_some_and(|there| there.len() > 0) {
             return Err(taken(new));
         }
-        self.is_stale = !current.is_some_and(|view| branch.is_of(&view, there.as_deref()));
+        self.is_stale = !branch.is_of(&view, there.as_deref());
         if self.is_stale {
             return Ok(());
         }
@@ -248,11 +248,12 @@ impl<'a> Plan<'a> {
             let current = self.current(new);
             self.add(current, &Record::Attach(attach), &value.form.payload, value.form.payload_check)?;
         }
-        match branch.view.keep() {
+        match view.keep() {
             Some(own) => self.keep(new, own)?,
             None => self.trim_to_store(new)?,
         }
-        self.results.push(Committed::Put(branch.head()));
+        let head = view.entry(last).map(|head| ids::public(&head.id.to_record())).transpose()?;
+        self.results.extend(head.map(Committed::Put));
         if source == Source::Ends {
             self.delete(thread, None)?;
         }
@@ -297,10 +298,7 @@ impl<'a> Plan<'a> {
     ///
     /// Errors: `NotFound`; `Corrupt` where not all of the log can be read.
     pub fn rollback(&mut self, thread: &str, to: &CheckpointId) -> Result<()> {
-        self.require_whole(thread)?;
-        let view = self.current(thread).filter(|view| view.len() > 0);
-        let Some(view) = view else { return Err(no_thread(thread)) };
-        let Some(newest) = view.find(&IdKey::from(to)) else { return Err(no_checkpoint(thread, to)) };
+        let (view, newest) = self.point(thread, Some(to))?;
         for entry in view.entries().skip(newest + 1) {
             let record = Record::DeleteCheckpoint { thread, place: entry.place };
             let at = self.frame(&record, &[], frame::payload_check(&[]))?;
@@ -310,13 +308,16 @@ impl<'a> Plan<'a> {
         Ok(())
     }
 
-    /// Errors: `Corrupt` where a thread may have more than it shows.
-    fn require_whole(&self, thread: &str) -> Result<()> {
-        if self.terms.is_whole {
-            return Ok(());
+    /// A thread, and where in it a checkpoint stands (None: the newest). Errors: `NotFound`; `Corrupt` where the thread may
+    /// have more than it shows.
+    fn point(&mut self, thread: &str, id: Option<&CheckpointId>) -> Result<(Arc<View>, usize)> {
+        if !self.terms.is_whole {
+            let message = "a segment cannot be read and may hold more of the thread; nothing was written: see verify";
+            return Err(Error::new(ErrorKind::Corrupt, message).with_thread(thread));
         }
-        let message = "a segment cannot be read and may hold more of the thread; nothing was written: see verify";
-        Err(Error::new(ErrorKind::Corrupt, message).with_thread(thread))
+        let Some(view) = self.current(thread).filter(|view| view.len() > 0) else { return Err(no_thread(thread)) };
+        let found = view.point(id).ok_or_else(|| id.map_or_else(|| no_thread(thread), |id| no_checkpoint(thread, id)))?;
+        Ok((view, found))
     }
 
     /// Plans a limit of its own for a thread, and the trim that it brings. Errors: `NotFound`.

@@ -10,6 +10,7 @@ use super::attached::{Attached, Attachments};
 use super::ids::{IdKey, IdTable};
 use super::location::{Location, Moves, Shift};
 use super::steps::Steps;
+use crate::checkpoint::CheckpointId;
 
 /// What the index knows of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -185,6 +186,11 @@ impl View {
             let index = number.wrapping_sub(self.first) as usize;
             self.entry(index).filter(|entry| entry.id == *id).map(|_| index)
         })
+    }
+
+    /// Where the checkpoint of that id stands, or without one the newest.
+    pub fn point(&self, id: Option<&CheckpointId>) -> Option<usize> {
+        id.map_or_else(|| self.len().checked_sub(1), |id| self.find(&IdKey::from(id)))
     }
 
     fn table(&self) -> Arc<IdTable> {

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use taffrail::prelude::*;
-use taffrail::{Durability, ErrorKind, HistoryQuery, Options, PutOptions, ThreadQuery, TypeTag};
+use taffrail::{Durability, ErrorKind, FindQuery, HistoryQuery, Options, PutOptions, ThreadQuery, TypeTag};
 
 use crate::together;
 
@@ -80,6 +80,10 @@ fn forker() {
             is_refused(store.put_bytes("t", TypeTag::BYTES, b"x", PutOptions::default())),
             is_refused(store.delete("t")),
             is_refused(store.retain(None, Some(1))),
+            is_refused(store.fork("t", None, "f")),
+            is_refused(store.rename("t", "f")),
+            is_refused(store.rollback("t", &id)),
+            is_refused(store.find(&FindQuery::default()).map(drop)),
             is_refused(store.list("t", &HistoryQuery::default()).map(drop)),
             is_refused(store.list_threads(&ThreadQuery::default()).map(drop)),
             is_refused(store.stats()),

@@ -116,8 +116,7 @@ impl Opening {
     /// Changes nothing of the file: what is lacking is made beside it, in each connection's own memory.
     fn for_reading(self, connection: Connection, path: Option<&Path>) -> Outcome<Connections> {
         let Some(path) = path else { return Err(Error::invalid("nothing can be read of a place that is made in memory").into()) };
-        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-        schema::stand_in(&connection)?;
+        only_reads(&connection)?;
         let identity = identity(path).map_err(|error| Error::os("look at", path, error))?;
         let file = DatabaseFile { path: path.to_owned(), identity };
         Ok(self.connections(Some(file), None, vec![connection]))
@@ -223,8 +222,7 @@ impl Connections {
         self.is_there(file)?;
         let opened = open(&file.path, false, self.busy_timeout).map_err(Failure::from).and_then(|connection| {
             if self.read_only {
-                connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
-                schema::stand_in(&connection)?;
+                only_reads(&connection)?;
             }
             Ok(connection)
         });
@@ -319,6 +317,12 @@ fn ready(connection: Connection, busy_timeout: Duration) -> rusqlite::Result<Con
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     Ok(connection)
+}
+
+/// Has a connection change nothing of the file, nor put its log in order when it closes.
+fn only_reads(connection: &Connection) -> Outcome<()> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    schema::stand_in(connection)
 }
 
 /// Where SQLite keeps a database's write-ahead log.

@@ -276,3 +276,63 @@ fn damage_in_a_thread_is_told_by_its_fork_which_writes_nothing() {
     store.fork("t", Some(&id("1")), "f").unwrap();
     assert_eq!(shown(&store, "f").len(), 2);
 }
+
+#[test]
+fn a_fork_to_a_name_that_is_taken_reads_no_state_and_one_of_nothing_either() {
+    let scratch = Scratch::new();
+    let store = open(&scratch);
+    put_steps(&store, "t", 0..4);
+    put_steps(&store, "f", 0..1);
+    let at = views(&store)["t"].entry(2).unwrap().at;
+    let path = store.shared.segments.load()[&at.segment].path.clone();
+    let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 4], at.offset() + at.length() - 24).unwrap();
+    // What is damaged is not looked at.
+    let kind = |answer: Result<CheckpointId>| answer.unwrap_err().kind();
+    assert_eq!(kind(store.fork("t", None, "f")), ErrorKind::Conflict);
+    assert_eq!(kind(store.fork("t", Some(&id("9")), "g")), ErrorKind::NotFound);
+    assert_eq!(kind(store.fork("nobody", None, "g")), ErrorKind::NotFound);
+    assert_eq!(kind(store.fork("t", None, "g")), ErrorKind::Corrupt);
+}
+
+#[test]
+fn what_a_refusal_rests_on_is_kept_first() {
+    let scratch = Scratch::new();
+    let store = open(&scratch);
+    put_steps(&store, "t", 0..2);
+    let layer = Failing::default();
+    let other = open_over(&scratch, &layer);
+    // Its delete is appended, and its sync is held up.
+    layer.set(Some(Fault::once(Kind::Sync, Action::Pause, Moment::Before)));
+    std::thread::scope(|scope| {
+        let deleting = scope.spawn(|| other.delete("t").unwrap());
+        layer.paused();
+        let forking = scope.spawn(|| store.fork("t", None, "f").unwrap_err().kind());
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        let answered_before = forking.is_finished() && store.shared.tail.synced() < store.shared.tail.appended();
+        layer.set(None);
+        layer.resume();
+        assert!(!answered_before, "what is gone could still come back");
+        assert_eq!((forking.join().unwrap(), deleting.join().unwrap()), (ErrorKind::NotFound, true));
+    });
+}
+
+#[test]
+fn who_may_not_write_is_told_so_before_any_lock() {
+    let scratch = Scratch::new();
+    put_steps(&open(&scratch), "t", 0..2);
+    let store = Store::options().read_only(true).open(scratch.dir()).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    // As in a forked child, where the one that holds it is not there.
+    let held = store.shared.follower.reading();
+    let handle = store.clone();
+    let asking = std::thread::spawn(move || {
+        let put = handle.put_bytes("t", TypeTag::BYTES, &grown(2), PutOptions::default()).map(drop);
+        let branches = [handle.fork("t", None, "f").map(drop), handle.rename("t", "f"), handle.rollback("t", &id("0")).map(drop)];
+        tell.send([put].into_iter().chain(branches).map(|answer| answer.unwrap_err().kind()).collect::<Vec<_>>()).unwrap();
+    });
+    let kinds = told.recv_timeout(std::time::Duration::from_secs(20));
+    drop(held);
+    asking.join().unwrap();
+    assert_eq!(kinds.unwrap(), [ErrorKind::ReadOnly; 4]);
+}
