@@ -7,6 +7,7 @@
 pub(crate) mod decimal;
 pub(crate) mod tokens;
 
+use memchr::{memchr2, memmem};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -19,11 +20,10 @@ pub const DEPTH_MAX: usize = 127;
 
 /// Checks that `text` is one JSON value of bounded depth. Errors: `InvalidInput` with the offset.
 pub(crate) fn check(text: &[u8]) -> Result<()> {
-    if let Err(error) = std::str::from_utf8(text) {
-        return Err(Error::invalid(format!("not JSON: not UTF-8 at byte {}", error.valid_up_to())));
-    }
+    let valid =
+        std::str::from_utf8(text).map_err(|error| Error::invalid(format!("not JSON: not UTF-8 at byte {}", error.valid_up_to())))?;
     check_depth(text)?;
-    match serde_json::from_slice::<&RawValue>(text) {
+    match serde_json::from_str::<&RawValue>(valid) {
         Ok(_) => Ok(()),
         Err(error) => Err(Error::invalid(format!("not JSON at byte {}: {error}", offset_of(text, &error))).with_source(error)),
     }
@@ -36,7 +36,7 @@ pub(crate) fn to_text<S: Serialize + ?Sized>(value: &S) -> Result<Vec<u8>> {
         .map_err(|error| Error::invalid(format!("the value cannot be written as JSON: {error}")).with_source(error))?;
     check_depth(&text)?;
     // serde_json writes NaN and infinity as null, so a text without that word needs no second look.
-    if text.windows(4).any(|word| word == b"null") {
+    if memmem::find(&text, b"null").is_some() {
         finite::check(value)?;
     }
     Ok(text)
@@ -107,14 +107,14 @@ fn check_depth(text: &[u8]) -> Result<()> {
 /// Where the string that opens at `at` closes, or the end of the text.
 fn string_end(text: &[u8], mut at: usize) -> usize {
     at += 1;
-    while let Some(&byte) = text.get(at) {
-        match byte {
-            b'"' => return at,
-            b'\\' => at += 2,
-            _ => at += 1,
+    while let Some(found) = text.get(at..).and_then(|rest| memchr2(b'"', b'\\', rest)) {
+        at += found;
+        if text[at] == b'"' {
+            return at;
         }
+        at += 2;
     }
-    at
+    text.len()
 }
 
 /// The byte offset of an error that tells its place by line and column.
