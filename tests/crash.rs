@@ -1,7 +1,7 @@
 //! What crashes leave is opened with the real code, hundreds of thousands of times where that is asked for.
 //!
 //! `TAFFRAIL_CRASH=ci` and `TAFFRAIL_CRASH=soak` look at more; what a violation prints plays it again:
-//! `TAFFRAIL_CRASH_SEED=S TAFFRAIL_CRASH_ONLY=N cargo test --test crash`. `TAFFRAIL_CRASH_AGAIN=1` crashes in
+//! `TAFFRAIL_CRASH=ci TAFFRAIL_CRASH_SEED=S TAFFRAIL_CRASH_ONLY=N cargo test --test crash`. `TAFFRAIL_CRASH_AGAIN=1` crashes in
 //! every opening once more, and not in one of some hundreds.
 
 use std::time::Instant;
@@ -16,9 +16,9 @@ fn extent() -> Extent {
     let workers = std::thread::available_parallelism().map_or(2, usize::from);
     let seed = number("TAFFRAIL_CRASH_SEED").unwrap_or(1);
     let only = number("TAFFRAIL_CRASH_ONLY").map(|only| only as usize);
-    let extent = Extent { steps: 2, one_in: [4, 1], by_chance: [40, 10, 0], again_one_in: 500, seed, workers, only };
+    let extent = Extent { steps: 2, one_in: [4, 1], points: 0, by_chance: [40, 10, 0], again_one_in: 500, seed, workers, only };
     let mut extent = match std::env::var("TAFFRAIL_CRASH").as_deref() {
-        Ok("ci") => Extent { steps: 3, one_in: [2, 250], by_chance: [6000, 100, 10], again_one_in: 400, ..extent },
+        Ok("ci") => Extent { steps: 3, one_in: [2, 2500], points: 1, by_chance: [6000, 100, 10], again_one_in: 400, ..extent },
         Ok("soak") => Extent { steps: 3, one_in: [1, 1], by_chance: [20_000, 600, 40], again_one_in: 100, ..extent },
         _ => extent,
     };

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use check::{Allowed, SAME_BOOT, check, check_copy};
 use choose::Chance;
-use disk::Disk;
+use disk::{Disk, Kept};
 pub use faults::{Failed, faults};
 pub use files::{Looked, files};
 use memory::{Change, Image};
@@ -32,8 +32,11 @@ use work::{Done, STORE, Setup, Step, answered, begun};
 pub struct Extent {
     /// Up to so many steps are done one after the other, in every order.
     pub steps: usize,
-    /// Only one in so many of the sequences of two steps, unless they end in a sync, and of those of more.
+    /// Only one in so many of the sequences of two steps, unless they end in a sync, and of those of more, is looked
+    /// at in each point.
     pub one_in: [usize; 2],
+    /// Of each other sequence so many points of the last step, by chance; 0 leaves them out.
+    pub points: usize,
     /// So many disks by chance in each step of a sequence of one, of two, and of more, beside those that are
     /// always looked at.
     pub by_chance: [usize; 3],
@@ -86,26 +89,28 @@ pub type Progress = (usize, usize, usize);
 /// Looks at the disks that crashes leave; tells now and then how far it has come.
 pub fn images(extent: &Extent, tell: &(dyn Fn(Progress) + Sync)) -> Counted {
     let sequences = sequences(extent.steps);
-    let chosen: Vec<usize> = match extent.only {
-        Some(only) => vec![only],
-        None => {
-            let mut chance = Chance::new(extent.seed);
-            let mut is_chosen = |steps: &[Step]| {
-                let count = steps.iter().filter(|step| **step != Step::Open).count();
-                // A sync changes so little that half of the pairs that end in one would be too few.
-                count < 2 || chance.below(extent.one_in[count.min(3) - 2]) == 0 || count == 2 && steps.last() == Some(&Step::Sync)
-            };
-            (0..sequences.len()).filter(|&at| is_chosen(&sequences[at].1)).collect()
-        }
+    let mut chance = Chance::new(extent.seed);
+    let mut is_whole = |steps: &[Step]| {
+        let count = steps.iter().filter(|step| **step != Step::Open).count();
+        // A sync changes so little that half of the pairs that end in one would be too few.
+        count < 2 || chance.below(extent.one_in[count.min(3) - 2]) == 0 || count == 2 && steps.last() == Some(&Step::Sync)
     };
+    let points = |is_whole| if is_whole || extent.points == 0 { Points::All } else { Points::Last(extent.points) };
+    let chosen = sequences.iter().enumerate().filter_map(|(number, (_, steps))| {
+        let is_whole = is_whole(steps);
+        let is_chosen = extent.only.map_or(is_whole || extent.points > 0, |only| only == number);
+        is_chosen.then(|| (number, points(is_whole)))
+    });
+    let chosen: Vec<(usize, Points)> = chosen.collect();
+    assert!(extent.only.is_none() || !chosen.is_empty(), "there is no sequence {:?} of up to {} steps", extent.only, extent.steps);
     let (next, all) = (AtomicUsize::new(0), Mutex::new(All::default()));
     std::thread::scope(|scope| {
         for _ in 0..extent.workers {
             scope.spawn(|| {
-                while let Some(&number) = chosen.get(next.fetch_add(1, Relaxed)) {
+                while let Some(&(number, points)) = chosen.get(next.fetch_add(1, Relaxed)) {
                     let (setup, steps) = &sequences[number];
                     let mut look = Look { extent, number, chance: Chance::new(extent.seed ^ (number as u64) << 20), found: Vec::new() };
-                    let violation = look.at(*setup, steps, None).err();
+                    let violation = look.at(*setup, steps, points).err();
                     let mut all = all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     all.take(look.found);
                     all.sequences += 1;
@@ -135,10 +140,18 @@ pub fn crashes(data: &[u8]) -> bool {
     if steps.is_empty() {
         return false;
     }
-    let extent =
-        Extent { steps: 0, one_in: [1; 2], by_chance: [100; 3], again_one_in: 16, seed: u64::from(*chance), workers: 1, only: None };
+    let extent = Extent {
+        steps: 0,
+        one_in: [1; 2],
+        points: 0,
+        by_chance: [100; 3],
+        again_one_in: 16,
+        seed: u64::from(*chance),
+        workers: 1,
+        only: None,
+    };
     let mut look = Look { extent: &extent, number: 0, chance: Chance::new(extent.seed), found: Vec::new() };
-    look.at(setup, &steps, Some(usize::from(*at))).unwrap_or_else(|what| panic!("{what}"));
+    look.at(setup, &steps, Points::Of256(usize::from(*at))).unwrap_or_else(|what| panic!("{what}"));
     true
 }
 
@@ -162,6 +175,16 @@ impl All {
     }
 }
 
+/// Which points of a sequence are looked at.
+#[derive(Clone, Copy)]
+enum Points {
+    All,
+    /// Of each 256 the one of that number.
+    Of256(usize),
+    /// So many of the last step, by chance, and few disks at each.
+    Last(usize),
+}
+
 /// The look at one sequence.
 struct Look<'a> {
     extent: &'a Extent,
@@ -172,10 +195,19 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Does the steps and looks at what a crash would leave at each point, or at one in 256 of them. Errors: the
-    /// first violation.
-    fn at(&mut self, setup: Setup, steps: &[Step], only: Option<usize>) -> Result<(), String> {
+    /// Does the steps and looks at what a crash would leave at points of them. Errors: the first violation.
+    fn at(&mut self, setup: Setup, steps: &[Step], points: Points) -> Result<(), String> {
         let done = work::run(setup, steps);
+        let in_last = done.points.last().copied().unwrap_or_default();
+        let by_chance: Vec<usize> = match points {
+            Points::Last(count) => (0..count).map(|_| done.changes.len() - 1 - self.chance.below(in_last)).collect(),
+            _ => Vec::new(),
+        };
+        let is_looked_at = |at: usize| match points {
+            Points::All => true,
+            Points::Of256(number) => at % 256 == number,
+            Points::Last(_) => by_chance.contains(&at),
+        };
         let context = format!("{setup:?} {steps:?}, TAFFRAIL_CRASH_SEED={} TAFFRAIL_CRASH_ONLY={}", self.extent.seed, self.number);
         let mut disk = done.before.clone();
         // The step that is going on or was answered last, and whether it was answered.
@@ -188,25 +220,42 @@ impl Look<'_> {
                 step = (mark / 2) as usize;
                 debug_assert!(*mark == if is_answered { answered(step) } else { begun(step) });
             }
-            if only.is_some_and(|only| at % 256 != only) {
+            if !is_looked_at(at) {
                 continue;
             }
-            self.point(&done, &disk, step, is_answered, &mut seen)
+            let choices = match points {
+                Points::Last(_) => vec![choose::all(&disk), choose::none(&disk), choose::by_chance(&disk, &mut self.chance)],
+                _ => self.choices(&done, &disk, step),
+            };
+            self.point(&done, &disk, step, is_answered, choices, &mut seen)
                 .map_err(|what| format!("{context}, change {at} ({change:?}): {what}"))?;
         }
         Ok(())
     }
 
-    /// Looks at the disks that a crash would leave at one point.
-    fn point(&mut self, done: &Done, disk: &Disk, step: usize, is_answered: bool, seen: &mut HashSet<u64>) -> Result<(), String> {
-        let newest = if is_answered { step + 1 } else { step };
-        let (upto, kept) = (step + 1, if newest == 0 { 0 } else { done.kept[newest - 1] });
-        let during = done.steps[step].name();
+    /// What is looked at where all points are.
+    fn choices(&mut self, done: &Done, disk: &Disk, step: usize) -> Vec<Kept> {
         let mut choices = choose::always(disk);
         let steps = done.steps.iter().filter(|step| **step != Step::Open).count();
         let (in_step, points) = (self.extent.by_chance[steps.clamp(1, 3) - 1], done.points[step]);
         let by_chance = in_step / points + usize::from(self.chance.below(points) < in_step % points);
         choices.extend((0..by_chance).map(|_| choose::by_chance(disk, &mut self.chance)));
+        choices
+    }
+
+    /// Looks at the disks that a crash would leave at one point.
+    fn point(
+        &mut self,
+        done: &Done,
+        disk: &Disk,
+        step: usize,
+        is_answered: bool,
+        choices: Vec<Kept>,
+        seen: &mut HashSet<u64>,
+    ) -> Result<(), String> {
+        let newest = if is_answered { step + 1 } else { step };
+        let (upto, kept) = (step + 1, if newest == 0 { 0 } else { done.kept[newest - 1] });
+        let during = done.steps[step].name();
         let allowed_from = |from: usize| Allowed {
             shown: &done.shown[from..=upto.min(done.shown.len() - 1)],
             nothing: done.steps[0] == Step::Open && from == 0,
