@@ -5,8 +5,7 @@
 # `tests/plants.sh` plants all of them, `tests/plants.sh NAME...` these.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export RUSTFLAGS="${RUSTFLAGS:-} --cfg taffrail_plants"
-export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}/plants"
+export RUSTC_WORKSPACE_WRAPPER=$PWD/tests/planted.sh
 seconds_max=60 # each run
 
 # Which program's test catches a fault. Of the crash images one sequence of steps is enough: 23 is a put to
