@@ -19,7 +19,7 @@ fn extent() -> Extent {
     let extent = Extent { steps: 2, one_in: [4, 1], points: 0, by_chance: [40, 10, 0], again_one_in: 500, seed, workers, only };
     let mut extent = match std::env::var("TAFFRAIL_CRASH").as_deref() {
         Ok("ci") => Extent { steps: 3, one_in: [2, 2500], points: 1, by_chance: [6000, 100, 10], again_one_in: 400, ..extent },
-        Ok("soak") => Extent { steps: 3, one_in: [1, 1], by_chance: [20_000, 600, 40], again_one_in: 100, ..extent },
+        Ok("soak") => Extent { steps: 3, one_in: [1, 25], points: 10, by_chance: [20_000, 600, 40], again_one_in: 100, ..extent },
         _ => extent,
     };
     if let Some(again) = number("TAFFRAIL_CRASH_AGAIN") {
@@ -32,7 +32,7 @@ fn extent() -> Extent {
 fn what_a_crash_leaves_opens_to_what_was_acknowledged() {
     let start = Instant::now();
     let extent = extent();
-    let counted = images(&extent, &|(done, all, disks)| println!("{done} of {all} sequences, {disks} disks, {:?}", start.elapsed()));
+    let counted = images(&extent, &|progress| println!("{progress:?}, {:?}", start.elapsed()));
     let distinct: usize = counted.distinct.values().sum();
     println!(
         "{} sequences, {} disks, {distinct} distinct, {:?}: {:?}",

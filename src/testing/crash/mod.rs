@@ -83,8 +83,18 @@ fn sequences(steps: usize) -> Vec<(Setup, Vec<Step>)> {
     all
 }
 
-/// How far a look has come: sequences, of so many, and disks.
-pub type Progress = (usize, usize, usize);
+/// How far a look has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Sequences that were looked at.
+    pub sequences: usize,
+    /// Of so many.
+    pub all: usize,
+    /// Disks that were opened.
+    pub disks: usize,
+    /// Violations.
+    pub violations: usize,
+}
 
 /// Looks at the disks that crashes leave; tells now and then how far it has come.
 pub fn images(extent: &Extent, tell: &(dyn Fn(Progress) + Sync)) -> Counted {
@@ -114,11 +124,12 @@ pub fn images(extent: &Extent, tell: &(dyn Fn(Progress) + Sync)) -> Counted {
                     let mut all = all.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
                     all.take(look.found);
                     all.sequences += 1;
-                    if all.sequences.is_multiple_of(TOLD_EVERY) {
-                        tell((all.sequences, chosen.len(), all.images));
-                    }
                     if all.violations.len() < VIOLATIONS_MAX {
                         all.violations.extend(violation);
+                    }
+                    if all.sequences.is_multiple_of(TOLD_EVERY) {
+                        let (sequences, disks, violations) = (all.sequences, all.images, all.violations.len());
+                        tell(Progress { sequences, all: chosen.len(), disks, violations });
                     }
                 }
             });
