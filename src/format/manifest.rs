@@ -37,6 +37,11 @@ impl Listed {
     pub fn counted_from(&self) -> u64 {
         if self.compacted { 0 } else { self.base }
     }
+
+    /// Whether its frames can end where they are said to.
+    fn ends_somewhere(&self) -> bool {
+        self.end == 0 || self.end >= u64::from(self.first_frame)
+    }
 }
 
 /// The manifest.
@@ -120,7 +125,8 @@ impl Manifest {
             return Err(Flaw::Unknown("manifest version"));
         }
         let (manifest, used) = fixed::read::<Manifest>(body)?;
-        if used != body.len() || manifest.segments.is_empty() || !manifest.counts() {
+        let is_possible = manifest.counts() && manifest.segments.iter().all(Listed::ends_somewhere);
+        if used != body.len() || manifest.segments.is_empty() || !is_possible {
             return Err(Flaw::Corrupt("manifest body"));
         }
         Ok(manifest)
@@ -221,6 +227,17 @@ mod tests {
         }
         for more in above(1 << 63).into_iter().chain([seqs(SEQS_END)]) {
             assert_eq!(Manifest::decode(&more.encode()), Err(Flaw::Corrupt("manifest body")), "{more:?}");
+        }
+    }
+
+    #[test]
+    fn a_segment_that_ends_before_its_first_frame_is_corrupt() {
+        let ending = |end| Manifest { segments: vec![Listed { end, ..manifest().segments[0] }], ..manifest() };
+        for possible in [0, 72, 73].map(ending) {
+            assert_eq!(Manifest::decode(&possible.encode()), Ok(possible));
+        }
+        for end in [1, 71] {
+            assert_eq!(Manifest::decode(&ending(end).encode()), Err(Flaw::Corrupt("manifest body")));
         }
     }
 
