@@ -1,7 +1,9 @@
 //! `taffrail::copy` between all places: everything goes along, once, and what cannot is told by name.
 
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, SystemTime};
 
 use taffrail::carry::{Carried, Event, LeftWhat};
@@ -155,6 +157,11 @@ struct Between<'a> {
     capabilities: Capabilities,
     /// What is done before each commit and each retain, which does not come about where it fails.
     before: Box<Before<'a>>,
+    /// What is done before the checkpoints of a thread are read, and before they are listed.
+    before_reads: Box<dyn Fn(&str) + Send + Sync + 'a>,
+    before_lists: Box<dyn Fn(&str) + Send + Sync + 'a>,
+    /// From this id on none can be read.
+    fails_from: Option<&'static str>,
     /// What is made of a checkpoint that is read.
     reads: fn(&mut Checkpoint<StateBytes>),
     /// What is made of attachments that are read.
@@ -164,11 +171,35 @@ struct Between<'a> {
 impl<'a> Between<'a> {
     fn new(place: MemoryCheckpointer) -> Self {
         let capabilities = place.capabilities();
-        Between { place, capabilities, before: Box::new(|_, _| Ok(())), reads: |_| {}, reads_attachments: |_| {} }
+        Between {
+            place,
+            capabilities,
+            before: Box::new(|_, _| Ok(())),
+            before_reads: Box::new(|_| {}),
+            before_lists: Box::new(|_| {}),
+            fails_from: None,
+            reads: |_| {},
+            reads_attachments: |_| {},
+        }
     }
 
     fn before(self, before: impl Fn(&MemoryCheckpointer, &Batch<'_>) -> Result<()> + Send + Sync + 'a) -> Self {
         Between { before: Box::new(before), ..self }
+    }
+
+    fn before_reads(self, before_reads: impl Fn(&str) + Send + Sync + 'a) -> Self {
+        Between { before_reads: Box::new(before_reads), ..self }
+    }
+
+    fn before_lists(self, before_lists: impl Fn(&str) + Send + Sync + 'a) -> Self {
+        Between { before_lists: Box::new(before_lists), ..self }
+    }
+}
+
+fn fail(from: Option<&str>, id: &CheckpointId) -> Result<()> {
+    match from {
+        Some(from) if id.as_str() >= from => Err(Error::new(ErrorKind::Io, "the source fails")),
+        _ => Ok(()),
     }
 }
 
@@ -184,19 +215,22 @@ impl Checkpointer for Between<'_> {
         self.place.get_bytes(thread)
     }
     fn load_bytes(&self, thread: &str, id: &CheckpointId) -> Result<Option<Checkpoint<StateBytes>>> {
+        fail(self.fails_from, id)?;
         self.place.load_bytes(thread, id)
     }
     fn history_bytes(&self, thread: &str, query: &HistoryQuery) -> Result<Items<Checkpoint<StateBytes>>> {
-        let reads = self.reads;
+        (self.before_reads)(thread);
+        let (reads, from) = (self.reads, self.fails_from);
         let read = move |step: Result<Checkpoint<StateBytes>>| {
-            step.map(|mut step| {
-                reads(&mut step);
-                step
-            })
+            let mut step = step?;
+            fail(from, &step.info.id)?;
+            reads(&mut step);
+            Ok(step)
         };
         Ok(Box::new(self.place.history_bytes(thread, query)?.map(read)))
     }
     fn list(&self, thread: &str, query: &HistoryQuery) -> Result<Items<CheckpointInfo>> {
+        (self.before_lists)(thread);
         self.place.list(thread, query)
     }
     fn list_threads(&self, query: &ThreadQuery) -> Result<Items<ThreadInfo>> {
@@ -247,6 +281,36 @@ fn what_is_read_back_otherwise_is_an_error() {
         let error = taffrail::copy(&source, &dest, &mut |_| {}).unwrap_err();
         assert!(error.kind() == ErrorKind::Conflict && error.to_string().contains("attachment"), "{error}");
     }
+}
+
+/// A state of the source that is damaged costs itself alone, and is told.
+#[test]
+fn what_is_damaged_in_the_source_stays_behind_and_all_else_is_copied() {
+    let scratch = tempfile::tempdir().unwrap();
+    let source = FileCheckpointer::open(scratch.path().join("files")).unwrap();
+    for thread in ["t", "u"] {
+        "a b c d".split(' ').for_each(|own| drop(source.put_with(thread, &format!("{thread} is at {own}"), options(own)).unwrap()));
+    }
+    let mut files = files_below(&scratch.path().join("files"));
+    files.retain(|file| std::fs::read_to_string(file).is_ok_and(|text| text.contains("t is at b")));
+    let [file] = &files[..] else { panic!("{files:?}") };
+    std::fs::write(file, std::fs::read_to_string(file).unwrap().replace("t is at b", "t is at z")).unwrap();
+    let dest = memory();
+    let mut left = Vec::new();
+    let error = taffrail::copy(&source, &dest, &mut |event| left.extend(told(event))).unwrap_err();
+    assert_eq!(left, [r#""t" "b"  Corrupt"#]);
+    assert!(error.kind() == ErrorKind::Corrupt, "{error}");
+    assert!(error.to_string().contains("1 of the source's checkpoints are damaged and stay behind; 7 are there"), "{error}");
+    assert_eq!((ids(&dest, "t").as_str(), ids(&dest, "u").as_str()), ("a c d", "a b c d"));
+    assert_eq!(dest.load_bytes("t", &id("c")).unwrap().unwrap().info.parent, None, "it cannot name what is not there");
+    // Where newer ones are there it could not be put any more.
+    let (again, left) = copied(&source, &dest);
+    assert_eq!((again.put, again.present, again.too_old, left.len()), (0, 7, 1, 0));
+}
+
+fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let entries: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.into_iter().flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
 }
 
 #[test]
@@ -401,18 +465,29 @@ fn what_is_refused_costs_itself_alone() {
     assert_eq!((copied(&source, &store).0.refused, ids(&store, "t").as_str()), (1, "a c"));
 }
 
+fn thread_of<'a>(operation: &Operation<'a>) -> &'a str {
+    match operation {
+        Operation::Put { thread, .. } => thread,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// 30 threads of 1 MB, and one of 20 MB: each batch has at most 8 MiB.
+fn large() -> MemoryCheckpointer {
+    let source = memory();
+    let state = vec![5; 100_000];
+    let put = |thread: &str, own: String| drop(source.put_bytes(thread, TypeTag::BYTES, &state, options(&own)).unwrap());
+    for thread in 0..30 {
+        (0..10).for_each(|step| put(&format!("t{thread:02}"), format!("s{step}")));
+    }
+    (0..200).for_each(|step| put("z", format!("s{step:03}")));
+    source
+}
+
 /// Small threads share a batch; one that fits into a batch is in one; of one that does not its beginning stands.
 #[test]
 fn a_thread_goes_whole_where_it_fits_and_else_its_beginning_stands() {
-    let source = memory();
-    let state = vec![5; 100_000];
-    // 30 threads of 1 MB, and one of 20 MB: each batch has at most 8 MiB.
-    for thread in 0..30 {
-        (0..10).for_each(|step| {
-            drop(source.put_bytes(&format!("t{thread:02}"), TypeTag::BYTES, &state, options(&format!("s{step}"))).unwrap())
-        });
-    }
-    (0..200).for_each(|step| drop(source.put_bytes("z", TypeTag::BYTES, &state, options(&format!("s{step:03}"))).unwrap()));
+    let source = large();
     let commits = AtomicUsize::new(0);
     let count = |_: &MemoryCheckpointer, batch: &Batch<'_>| {
         commits.fetch_add(1, Ordering::Relaxed);
@@ -441,6 +516,194 @@ fn a_thread_goes_whole_where_it_fits_and_else_its_beginning_stands() {
         assert_eq!((carried.put, carried.present, left.len()), (500 - before, before, 0));
         assert_eq!(shown(&place), shown(&source));
     }
+}
+
+#[test]
+fn a_batch_is_committed_while_the_next_one_is_read_and_never_two_at_once() {
+    let (read, is_read) = channel();
+    let source = Between::new(large()).before_reads(move |thread| drop(read.send(thread.to_owned())));
+    let (is_read, inside) = (Mutex::new(is_read), AtomicUsize::new(0));
+    let dest = Between::new(memory()).before(|_, batch| {
+        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two commits at once");
+        let newest = batch.operations().last().map(thread_of).unwrap();
+        // Behind these 8 threads the batch was full when the first of the next was read; who waits for it reads no further.
+        if newest < "t27" {
+            let further = format!("t{:02}", newest[1..].parse::<u32>().unwrap() + 3);
+            let is_read = is_read.lock().unwrap();
+            while is_read.recv_timeout(Duration::from_secs(60)).expect("the next batch is read meanwhile") < further {}
+        }
+        std::thread::sleep(Duration::from_millis(5));
+        inside.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    });
+    assert_eq!(copied(&source, &dest).0.put, 500);
+    assert_eq!(shown(&dest), shown(&source));
+}
+
+#[test]
+fn what_breaks_in_a_commit_comes_out_of_the_copy() {
+    let source = large();
+    let place = memory();
+    let dest = Between::new(place.clone()).before(|place, _| match place.threads()?.len() {
+        0..10 => Ok(()),
+        _ => panic!("a place that panics"),
+    });
+    let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| taffrail::copy(&source, &dest, &mut |_| {})));
+    assert_eq!(broken.unwrap_err().downcast_ref::<&str>(), Some(&"a place that panics"));
+    let (there, left) = (place.list_threads(&ThreadQuery::default()).unwrap().count(), copied(&source, &place).1);
+    assert!((10..30).contains(&there) && left.is_empty(), "{there} {left:?}");
+    assert_eq!(shown(&place), shown(&source));
+}
+
+/// A thread of 20 MB, which is three batches; each begins anew where it has `no_parents`.
+fn long(no_parents: bool) -> MemoryCheckpointer {
+    let (source, state) = (memory(), vec![5; 100_000]);
+    for step in 0..200 {
+        let parent = if no_parents { Parent::Root } else { Parent::Head };
+        source.put_bytes("z", TypeTag::BYTES, &state, options(&format!("s{step:03}")).parent(parent)).unwrap();
+    }
+    source
+}
+
+/// Copies, and counts what is told: as begun and as done.
+fn counted(source: &dyn Checkpointer, dest: &dyn Checkpointer) -> (Result<Carried>, u64, u64) {
+    let (mut begun, mut done) = (0, 0);
+    let carried = taffrail::copy(source, dest, &mut |event| match event {
+        Event::Begun { checkpoints } => begun += checkpoints,
+        Event::Done { checkpoints } => done += checkpoints,
+        _ => {}
+    });
+    (carried, begun, done)
+}
+
+/// What another copy of the same put first is found only when the batch behind it is full already: that one is not
+/// committed any more, however slow either side is.
+#[test]
+fn what_is_read_on_of_a_thread_that_was_moved_is_dropped() {
+    let source = long(false);
+    for (commit, read) in [(0, 0), (100, 0), (0, 20)].map(|(commit, read)| (Duration::from_millis(commit), Duration::from_millis(read))) {
+        let slow = Between::new(source.clone()).before_reads(move |_| std::thread::sleep(read));
+        let commits = AtomicUsize::new(0);
+        let dest = Between::new(memory()).before(|place, _| {
+            std::thread::sleep(commit);
+            if commits.fetch_add(1, Ordering::SeqCst) == 0 {
+                let first = source.load_bytes("z", &id("s000"))?.unwrap();
+                let options = options("s000").metadata(first.info.metadata).saved_at(first.info.saved_at);
+                place.put_bytes("z", first.info.tag, &first.state, options)?;
+            }
+            Ok(())
+        });
+        let (carried, begun, done) = counted(&slow, &dest);
+        let carried = carried.unwrap();
+        assert_eq!((carried.put, carried.present, begun, done), (199, 1, 200, 200));
+        assert_eq!(shown(&dest), shown(&source));
+    }
+}
+
+/// A stranger is in the thread when the first batch comes, and gone, or the disk is, when the second would: what is
+/// there of a thread is its beginning, and no error is lost.
+#[test]
+fn what_stands_behind_a_batch_that_was_refused_is_not_put() {
+    let source = long(true);
+    for answer in [None, Some(ErrorKind::Io)] {
+        let (place, commits) = (memory(), AtomicUsize::new(0));
+        let dest = Between::new(place.clone()).before(|place, _| match (commits.fetch_add(1, Ordering::SeqCst), answer) {
+            (0, _) => place.put_with("z", &0, options("x")).map(drop),
+            (1, None) => place.delete("z").map(drop),
+            (1, Some(kind)) => Err(Error::new(kind, "the disk is gone")),
+            _ => Ok(()),
+        });
+        let (carried, begun, done) = counted(&source, &dest);
+        // The stranger is met before a second batch, so that there is none.
+        assert_eq!((carried.unwrap().diverged, begun, done), (200, 200, 200));
+        assert_eq!((ids(&place, "z").as_str(), commits.load(Ordering::SeqCst)), ("x", 1));
+    }
+}
+
+#[test]
+fn two_copies_at_once_of_a_long_thread_are_one() {
+    let source = long(false);
+    for _ in 0..10 {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = Store::options().max_history(None).open(scratch.path().join("runs")).unwrap();
+        let put: u64 = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..2).map(|_| scope.spawn(|| counted(&source, &store))).collect();
+            let carried = workers.into_iter().map(|worker| worker.join().unwrap());
+            carried.inspect(|(_, begun, done)| assert_eq!(begun, done)).map(|(carried, ..)| carried.unwrap().put).sum()
+        });
+        assert_eq!(put, 200);
+        assert_eq!(shown(&store), shown(&source));
+    }
+}
+
+/// The ids of threads that add nothing are not all held until a batch is full.
+#[test]
+fn threads_that_are_there_wait_for_no_batch() {
+    let (source, dest) = (memory(), memory());
+    put(&source, "a", "a");
+    for thread in 0..20_000 {
+        [&source, &dest].into_iter().for_each(|place| put(place, &format!("t{thread:05}"), "a"));
+    }
+    let read = AtomicUsize::new(0);
+    let (mut done, mut held) = (0, 0);
+    let source = Between::new(source).before_lists(|_| _ = read.fetch_add(1, Ordering::SeqCst));
+    let carried = taffrail::copy(&source, &dest, &mut |event| {
+        if let Event::Done { checkpoints } = event {
+            held = held.max(read.load(Ordering::SeqCst) - done);
+            done += checkpoints as usize;
+        }
+    });
+    assert_eq!((carried.unwrap().present, done), (20_000, 20_001));
+    assert!(held < 10_000, "{held} threads are held at once");
+}
+
+/// The source fails while the batch under way breaks: the panic is the place's own, an error the source's.
+#[test]
+fn a_source_that_fails_waits_for_what_is_under_way() {
+    let source = Between { fails_from: Some("s150"), ..Between::new(long(false)) };
+    let dest = Between::new(memory()).before(|_, _| panic!("the place breaks"));
+    let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| taffrail::copy(&source, &dest, &mut |_| {})));
+    assert_eq!(broken.unwrap_err().downcast_ref::<&str>(), Some(&"the place breaks"));
+    let place = memory();
+    let error = taffrail::copy(&source, &place, &mut |_| {}).unwrap_err();
+    assert!(error.kind() == ErrorKind::Io && error.to_string().contains("the source fails"), "{error}");
+    assert_eq!(place.list_threads(&ThreadQuery::default()).unwrap().next().unwrap().unwrap().checkpoints, 83, "one batch");
+}
+
+const NO_WORKERS: &str = "TAFFRAIL_TEST_NO_WORKERS";
+
+#[test]
+fn where_the_system_has_no_worker_the_batches_are_committed_all_the_same() {
+    if std::env::var_os(NO_WORKERS).is_some() {
+        let (source, dest) = (large(), memory());
+        assert!(std::thread::Builder::new().spawn(|| {}).is_err(), "a stack as large as that cannot be had");
+        assert_eq!(copied(&source, &dest).0.put, 500);
+        assert_eq!(shown(&dest), shown(&source));
+        return;
+    }
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    let name = "where_the_system_has_no_worker_the_batches_are_committed_all_the_same";
+    let output = command.args(["--exact", name, "--test-threads=1"]).env(NO_WORKERS, "1").env("RUST_MIN_STACK", (1u64 << 46).to_string());
+    let output = output.output().unwrap();
+    assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("1 passed"), "{output:?}");
+}
+
+/// Another copy of the same puts the next checkpoint of a long thread before each batch that goes on with it.
+#[test]
+fn who_goes_on_with_a_long_thread_beside_it_is_met_without_doubles() {
+    let source = large();
+    let dest = Between::new(memory()).before(|place, batch| {
+        let there = place.list("z", &HistoryQuery::default())?.count();
+        if (1..150).contains(&there) && thread_of(&batch.operations()[0]) == "z" {
+            let next = source.load_bytes("z", &id(format!("s{there:03}")))?.unwrap();
+            let options = options(next.info.id.as_str()).metadata(next.info.metadata).saved_at(next.info.saved_at);
+            place.put_bytes("z", next.info.tag, &next.state, options)?;
+        }
+        Ok(())
+    });
+    let (carried, left) = copied(&source, &dest);
+    assert!(carried.present > 0 && carried.put + carried.present == 500 && left.is_empty(), "{carried:?} {left:?}");
+    assert_eq!(shown(&dest), shown(&source));
 }
 
 #[test]

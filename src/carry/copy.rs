@@ -15,18 +15,21 @@ use crate::query::{HistoryQuery, ThreadQuery};
 /// on where it was ended. A `dest` without a thread is first set to keep as many as `source` does, and threads
 /// with a number of their own take it along, where both places can tell and set such numbers.
 ///
-/// A thread goes in one batch where it fits into 8 MiB and 4,096 checkpoints (one with its own number: behind
-/// its first checkpoint), else in several, oldest first; all are synced as `dest` does it. Afterwards all that
-/// was put is read back from `dest` and compared; times may differ by less than a millisecond, for a place that
-/// keeps them less finely. A parent that is not there (it was trimmed, as a rule) is left out; so is what is
-/// attached to checkpoints that never came, which no place lists. Of a `source` that is written to meanwhile each
-/// thread is as it was when its turn came. Memory: two batches and a mebibyte, and about 150 bytes for each checkpoint of a thread.
+/// A thread goes in one batch where it fits into 8 MiB and 4,096 checkpoints (one with its own number: behind its
+/// first checkpoint), else in several, oldest first; all are synced as `dest` does it. A full batch is committed by
+/// a thread of its own (the caller's, where the system has none) while the next one is read; never two at once.
+/// Afterwards all that was put is read back from `dest` and compared; times may differ by less than a millisecond,
+/// for a place that keeps them less finely. A parent that is not there (it was trimmed, as a rule) is left out; so
+/// is what is attached to checkpoints that never came, which no place lists. Of a `source` that is written to
+/// meanwhile each thread is as it was when its turn came. Memory: three batches and a mebibyte, and about 150 bytes
+/// for each checkpoint of a thread, and of those that wait to be read back, some 16,000.
 ///
 /// Errors: `InvalidInput` for one handle as both places; `Conflict` where another writer of `dest` is in the way
-/// again and again, or changed what was just copied; `Corrupt` where it is read back otherwise, or cannot be
-/// read in `source`; and what reading and writing answer. What was copied before an error stays. What `dest`
-/// refuses for what it is (`InvalidInput`, `TooLarge`, `Unsupported`) is no error: it is told, counted, and the
-/// rest is copied.
+/// again and again, or changed what was just copied; `Corrupt` where it is read back otherwise, or cannot be read
+/// in `source`; and what reading and writing answer. What was copied before an error stays. A checkpoint of
+/// `source` whose state is damaged is told, and the rest is copied before `Corrupt` is answered; done again, it is
+/// only counted as too old, for newer ones are there. What `dest` refuses for what it is (`InvalidInput`,
+/// `TooLarge`, `Unsupported`) is no error: it is told, counted, and the rest is copied.
 ///
 /// ```
 /// use taffrail::prelude::*;
@@ -51,8 +54,16 @@ pub fn copy(source: &dyn Checkpointer, dest: &dyn Checkpointer, tell: Tell<'_>) 
         return Err(Error::invalid("a place cannot be copied to itself"));
     }
     let mut tally = Tally { carried: Carried::default(), tell };
-    carry(&mut Place { place: source, threads: Vec::new(), steps: Vec::new(), ahead: Vec::new(), asked: 0 }, dest, &mut tally)?;
-    Ok(tally.carried)
+    let mut source = Place { place: source, threads: Vec::new(), steps: Vec::new(), ahead: Vec::new(), asked: 0, alone: 0, damaged: 0 };
+    carry(&mut source, dest, &mut tally)?;
+    match source.damaged {
+        0 => Ok(tally.carried),
+        damaged => {
+            let whole = tally.carried.put + tally.carried.present;
+            let message = format!("{damaged} of the source's checkpoints are damaged and stay behind; {whole} are there");
+            Err(Error::new(ErrorKind::Corrupt, message))
+        }
+    }
 }
 
 /// So many checkpoints are read at once, and so many bytes of states.
@@ -69,6 +80,10 @@ struct Place<'a> {
     ahead: Vec<Checkpoint<StateBytes>>,
     /// Up to where in the steps they were read: who asks goes on from there, as a rule.
     asked: usize,
+    /// Up to where they cannot be read together.
+    alone: usize,
+    /// How many cannot be read.
+    damaged: u64,
 }
 
 impl Place<'_> {
@@ -79,6 +94,10 @@ impl Place<'_> {
         self.ahead.clear();
         let stands = |from: usize| self.steps[from..].iter().position(|(step, _)| step == id).map(|at| from + at);
         let Some(first) = stands(self.asked).or_else(|| stands(0)) else { return };
+        if first < self.alone {
+            self.asked = first + 1;
+            return;
+        }
         let mut room = AHEAD_BYTES_MAX;
         let fits = |(_, bytes): &&(CheckpointId, u64)| room.checked_sub(*bytes).map(|left| room = left).is_some();
         let count = self.steps[first..].iter().take(AHEAD_MAX).take_while(fits).count();
@@ -89,7 +108,10 @@ impl Place<'_> {
         let named = |at: Option<usize>| at.and_then(|at| self.steps.get(at)).map(|(id, _)| id.clone());
         let query = HistoryQuery { after: named(first.checked_sub(1)), before: named(Some(first + count)), limit: Some(count) };
         let read = self.place.history_bytes(thread, &query).and_then(Iterator::collect::<Result<Vec<_>>>);
-        self.ahead = read.unwrap_or_default();
+        match read {
+            Ok(read) => self.ahead = read,
+            Err(_) => (self.asked, self.alone) = (first + 1, first + count),
+        }
     }
 
     fn take_ahead(&mut self, id: &CheckpointId) -> Option<Checkpoint<StateBytes>> {
@@ -117,7 +139,7 @@ impl Source for Place<'_> {
     }
 
     fn list(&mut self, thread: &str, _: &mut Tally<'_>) -> Result<Vec<CheckpointId>> {
-        (self.ahead, self.asked) = (Vec::new(), 0);
+        (self.ahead, self.asked, self.alone) = (Vec::new(), 0, 0);
         let newest_first = self.place.list(thread, &HistoryQuery::default())?;
         self.steps = newest_first.map(|info| info.map(|info| (info.id, info.bytes))).collect::<Result<_>>()?;
         self.steps.reverse();
@@ -130,10 +152,19 @@ impl Source for Place<'_> {
             self.read_ahead(thread, id);
             ahead = self.take_ahead(id);
         }
-        let Some(found) = ahead.map_or_else(|| self.place.load_bytes(thread, id), |ahead| Ok(Some(ahead)))? else {
-            tally.carried.gone += 1;
-            tally.done(1);
-            return Ok(None);
+        let found = match ahead.map_or_else(|| self.place.load_bytes(thread, id), |ahead| Ok(Some(ahead))) {
+            Ok(Some(found)) => found,
+            Ok(None) => {
+                tally.carried.gone += 1;
+                tally.done(1);
+                return Ok(None);
+            }
+            Err(error) if error.kind() == ErrorKind::Corrupt => {
+                self.damaged += 1;
+                tally.leave(Some(thread), Some(id.as_str()), &error);
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
         };
         let parent = found.info.parent.map_or(Followed::Nothing, Followed::Id);
         let (tag, metadata, saved_at) = (found.info.tag, found.info.metadata, Some(found.info.saved_at));

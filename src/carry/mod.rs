@@ -6,7 +6,8 @@
 //! what is not there yet.
 //!
 //! A thread goes in one batch where it fits into one, and several that do share one. Batches go one after the
-//! other, each thread's in its order: whatever ends it, what is there of a thread is its beginning.
+//! other, each thread's in its order, while the source is read on: whatever ends it, what is there of a thread is
+//! its beginning.
 
 mod check;
 mod copy;
@@ -118,6 +119,11 @@ impl Tally<'_> {
     /// A checkpoint that is not taken.
     pub fn refuse(&mut self, thread: Option<&str>, id: Option<&str>, error: &Error) {
         self.carried.refused += 1;
+        self.leave(thread, id, error);
+    }
+
+    /// A checkpoint that stays behind.
+    fn leave(&mut self, thread: Option<&str>, id: Option<&str>, error: &Error) {
         self.done(1);
         (self.tell)(Event::Left(Left { thread, id, what: LeftWhat::Whole, error }));
     }

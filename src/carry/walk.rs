@@ -4,7 +4,7 @@
 //! decided on, the thread is decided on anew. What is counted and told of a thread is so once, when all of it
 //! is written and was read back.
 
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 
 use super::check;
 use super::plan::{Fate, fates, is_same_story};
@@ -15,6 +15,9 @@ use crate::checkpoint::{Attachment, CheckpointId};
 use crate::checkpointer::Checkpointer;
 use crate::error::{Error, ErrorKind, Result};
 use crate::query::{HistoryQuery, ThreadQuery};
+
+/// So many ids of threads that wait to be read back are held, and one thread's more; more than two batches have.
+const HELD_MAX: usize = 4 * ROWS_MAX;
 
 /// How often a thread is decided on anew before the other writers are called a conflict.
 const TRIES_MAX: u32 = 100;
@@ -30,14 +33,14 @@ pub(crate) fn carry(source: &mut dyn Source, dest: &dyn Checkpointer, tally: &mu
     {
         set(dest, None, number)?;
     }
-    let writer = Writer::new(dest);
     let attaches = dest.capabilities().attachments;
-    let mut walk = Walk { source, dest, tally, writer, attaches, number, walked: Vec::new(), rows: 0 };
-    for thread in threads {
-        let ids = walk.source.list(&thread, walk.tally)?;
-        walk.thread(Walked { thread, ids, tries: 0, put: 0, counts: Counts::default() })?;
-    }
-    walk.settle()
+    std::thread::scope(|scope| {
+        let writer = Writer::new(scope, dest);
+        let mut walk = Walk { source, dest, tally, writer, attaches, number, walked: VecDeque::new(), held: 0 };
+        let ended = walk.through(threads);
+        // What is under way is seen to its end whatever ended the walk.
+        ended.and(walk.writer.end_commit(walk.tally))
+    })
 }
 
 /// A number that is kept, where it can be told.
@@ -67,19 +70,19 @@ fn ids_of(place: &dyn Checkpointer, thread: &str) -> Result<Vec<CheckpointId>> {
     Ok(ids)
 }
 
-struct Walk<'a, 't> {
+struct Walk<'scope, 'env, 'a, 't> {
     source: &'a mut dyn Source,
-    dest: &'a dyn Checkpointer,
+    dest: &'env dyn Checkpointer,
     tally: &'a mut Tally<'t>,
-    writer: Writer<'a>,
+    writer: Writer<'scope, 'env>,
     /// Whether the destination takes attachments.
     attaches: bool,
     /// How many checkpoints of a thread the source keeps, where it tells.
     number: Option<Option<usize>>,
-    /// Threads that are decided on and perhaps not all written.
-    walked: Vec<Walked>,
-    /// Their rows.
-    rows: usize,
+    /// Threads that are decided on and perhaps not all written, in the order in which they were decided on.
+    walked: VecDeque<Walked>,
+    /// How many ids they have, each thread counted as one too.
+    held: usize,
 }
 
 /// A thread that is being taken.
@@ -102,10 +105,23 @@ struct Counts {
     diverged: u64,
 }
 
-impl Walk<'_, '_> {
-    fn thread(&mut self, walked: Walked) -> Result<()> {
-        self.decide(walked)?;
-        if self.rows >= ROWS_MAX { self.settle() } else { Ok(()) }
+impl Walk<'_, '_, '_, '_> {
+    /// Takes all threads, and reads them back.
+    fn through(&mut self, threads: Vec<String>) -> Result<()> {
+        for thread in threads {
+            let ids = self.source.list(&thread, self.tally)?;
+            self.decide(Walked { thread, ids, tries: 0, put: 0, counts: Counts::default() })?;
+            self.settle()?;
+            if self.held > HELD_MAX {
+                self.writer.flush(self.tally)?;
+                self.settle()?;
+            }
+        }
+        while !self.walked.is_empty() {
+            self.writer.flush(self.tally)?;
+            self.settle()?;
+        }
+        Ok(())
     }
 
     /// Decides on a thread, and has the writer write it.
@@ -132,8 +148,8 @@ impl Walk<'_, '_> {
                 self.attach_missing(&walked, &id)?;
             }
         }
-        self.rows += 1 + of(Fate::Take) as usize;
-        self.walked.push(walked);
+        self.held += 1 + walked.ids.len();
+        self.walked.push_back(walked);
         Ok(())
     }
 
@@ -214,28 +230,23 @@ impl Walk<'_, '_> {
         Vec::new()
     }
 
-    /// Writes what is left to write, reads back what was written, and decides anew where others came in between.
+    /// Reads back the threads that are written, and decides anew on those where others came in between.
     fn settle(&mut self) -> Result<()> {
-        loop {
-            self.writer.flush(self.tally)?;
-            self.rows = 0;
-            let mut again = Vec::new();
-            for mut walked in std::mem::take(&mut self.walked) {
-                let written = self.writer.take(&walked.thread);
-                check::read_back(self.dest, &walked.thread, &written)?;
-                match written.is_moved {
-                    false => self.count(&walked),
-                    true => {
-                        walked.put += written.puts.len() as u64;
-                        again.push(walked.anew(&written)?);
-                    }
-                }
+        while let Some(first) = self.walked.front()
+            && self.writer.is_written(&first.thread)
+            && let Some(mut walked) = self.walked.pop_front()
+        {
+            self.held -= 1 + walked.ids.len();
+            let written = self.writer.take(&walked.thread);
+            check::read_back(self.dest, &walked.thread, &written)?;
+            if written.is_moved {
+                walked.put += written.puts.len() as u64;
+                self.decide(walked.anew(&written)?)?;
+            } else {
+                self.count(&walked);
             }
-            if again.is_empty() {
-                return Ok(());
-            }
-            again.into_iter().try_for_each(|walked| self.decide(walked))?;
         }
+        Ok(())
     }
 
     fn count(&mut self, walked: &Walked) {

@@ -1,12 +1,15 @@
 //! Rows on their way into a place, a batch at a time, and what became of them.
 //!
 //! A batch that is full is committed up to where its newest thread begins; that thread's rows are only parted
-//! where they fill a batch alone. One that is refused is parted, at a thread's beginning where there is one,
+//! where they fill a batch alone. It is committed by a worker beside, while the next one is filled; none begins
+//! before the last one has ended. One that is refused is parted, at a thread's beginning where there is one,
 //! down to the row that is to blame, so that a row costs itself alone. Each batch expects the head that its
 //! threads were decided on by: where another writer has moved one, its rows are dropped and that is told.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+use std::panic::resume_unwind;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::SystemTime;
 
 use super::Tally;
@@ -53,18 +56,32 @@ pub(super) struct Written {
     pub is_moved: bool,
     /// The thread's newest checkpoint.
     head: Option<CheckpointId>,
+    /// The number of the batch that its newest row is in.
+    batch: u64,
 }
 
-pub(super) struct Writer<'a> {
-    dest: &'a dyn Checkpointer,
+/// A batch that is being committed.
+struct UnderWay<'scope> {
+    /// The worker has them locked until it has ended.
+    rows: Arc<Mutex<Vec<Pending>>>,
+    worker: ScopedJoinHandle<'scope, Result<Vec<Committed>>>,
+}
+
+pub(super) struct Writer<'scope, 'env> {
+    scope: &'scope Scope<'scope, 'env>,
+    dest: &'env dyn Checkpointer,
     rows: Vec<Pending>,
     bytes: usize,
+    /// The number of the batch that is being filled; the first has 1.
+    batch: u64,
+    /// The batch before it, where that is not yet known to be committed.
+    under_way: Option<UnderWay<'scope>>,
     threads: HashMap<Arc<str>, Written>,
 }
 
-impl<'a> Writer<'a> {
-    pub fn new(dest: &'a dyn Checkpointer) -> Self {
-        Writer { dest, rows: Vec::new(), bytes: 0, threads: HashMap::new() }
+impl<'scope, 'env> Writer<'scope, 'env> {
+    pub fn new(scope: &'scope Scope<'scope, 'env>, dest: &'env dyn Checkpointer) -> Self {
+        Writer { scope, dest, rows: Vec::new(), bytes: 0, batch: 1, under_way: None, threads: HashMap::new() }
     }
 
     /// Goes on with a thread whose newest checkpoint is this one.
@@ -72,7 +89,13 @@ impl<'a> Writer<'a> {
         self.threads.insert(thread.into(), Written { head: head.cloned(), ..Written::default() });
     }
 
-    /// What became of a thread that was begun, once all is flushed.
+    /// Whether all rows of a thread that was begun are committed, and what became of them is known.
+    pub fn is_written(&self, thread: &str) -> bool {
+        let filled = self.batch - u64::from(self.under_way.is_some());
+        self.threads.get(thread).is_none_or(|written| written.batch < filled)
+    }
+
+    /// What became of a thread that was begun, once it is written.
     pub fn take(&mut self, thread: &str) -> Written {
         self.threads.remove(thread).unwrap_or_default()
     }
@@ -82,35 +105,70 @@ impl<'a> Writer<'a> {
         self.of(thread).not_taken.insert(id.clone());
     }
 
-    /// Adds a row, and commits what would be too much with it.
+    /// Adds a row, and begins to commit what would be too much with it.
     pub fn push(&mut self, row: Pending, tally: &mut Tally<'_>) -> Result<()> {
-        if self.of(&row.thread).is_moved {
-            return Ok(());
-        }
         let bytes = bytes_of(&row);
         if self.is_full(bytes) {
             let own = self.rows.iter().position(|other| other.thread == row.thread).unwrap_or(self.rows.len());
             let newest = self.rows.split_off(own);
-            self.flush(tally)?;
+            self.begin_commit(tally)?;
             self.bytes = newest.iter().map(bytes_of).sum();
             self.rows = newest;
             if self.is_full(bytes) {
-                self.flush(tally)?;
-            }
-            if self.of(&row.thread).is_moved {
-                return Ok(());
+                self.begin_commit(tally)?;
             }
         }
-        self.bytes += bytes;
-        self.rows.push(row);
+        let batch = self.batch;
+        let thread = self.of(&row.thread);
+        if !thread.is_moved {
+            thread.batch = batch;
+            self.bytes += bytes;
+            self.rows.push(row);
+        }
         Ok(())
+    }
+
+    /// Has a worker commit the batch, once the one before it is committed; where the system has no worker it is
+    /// committed here.
+    fn begin_commit(&mut self, tally: &mut Tally<'_>) -> Result<()> {
+        self.end_commit(tally)?;
+        let rows = self.next_batch();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let (dest, heads, rows) = (self.dest, self.heads(&rows), Arc::new(Mutex::new(rows)));
+        let work = {
+            let rows = rows.clone();
+            move || commit(dest, &lock(&rows), heads)
+        };
+        match thread::Builder::new().name("taffrail-copy".to_owned()).spawn_scoped(self.scope, work) {
+            Ok(worker) => self.under_way = Some(UnderWay { rows, worker }),
+            Err(_) => self.commit(&mut lock(&rows), tally)?,
+        }
+        Ok(())
+    }
+
+    /// Waits for the batch that is under way, and notes what became of it.
+    pub fn end_commit(&mut self, tally: &mut Tally<'_>) -> Result<()> {
+        let Some(UnderWay { rows, worker }) = self.under_way.take() else { return Ok(()) };
+        let done = worker.join().unwrap_or_else(|panic| resume_unwind(panic));
+        self.committed(&mut lock(&rows), done, tally)
     }
 
     /// Commits all rows.
     pub fn flush(&mut self, tally: &mut Tally<'_>) -> Result<()> {
-        self.bytes = 0;
-        let mut rows = std::mem::take(&mut self.rows);
+        self.end_commit(tally)?;
+        let mut rows = self.next_batch();
         self.commit(&mut rows, tally)
+    }
+
+    /// The rows of the next batch, once all before it is committed: without those whose thread was found to be moved.
+    fn next_batch(&mut self) -> Vec<Pending> {
+        self.bytes = 0;
+        self.batch += 1;
+        let mut rows = std::mem::take(&mut self.rows);
+        rows.retain(|row| self.threads.get(&row.thread).is_none_or(|thread| !thread.is_moved));
+        rows
     }
 
     fn is_full(&self, more: usize) -> bool {
@@ -121,16 +179,43 @@ impl<'a> Writer<'a> {
         self.threads.entry(thread.into()).or_default()
     }
 
+    /// The heads that the threads of these rows are expected to have.
+    fn heads(&self, rows: &[Pending]) -> HashMap<Arc<str>, ExpectedHead> {
+        let head = |thread| self.threads.get(thread).and_then(|written| written.head.clone());
+        let expected = |thread| head(thread).map_or(ExpectedHead::Empty, ExpectedHead::Id);
+        let mut heads = HashMap::new();
+        for Pending { thread, .. } in rows {
+            if !heads.contains_key(thread) {
+                heads.insert(thread.clone(), expected(thread));
+            }
+        }
+        heads
+    }
+
     /// Commits rows together if they can be, else in parts, down to the row that is to blame.
     fn commit(&mut self, rows: &mut [Pending], tally: &mut Tally<'_>) -> Result<()> {
-        let Some(first) = rows.first().map(|row| row.thread.clone()) else { return Ok(()) };
-        let is_one_thread = rows.iter().all(|row| row.thread == first);
-        if is_one_thread && self.of(&first).is_moved {
+        if rows.is_empty() || self.is_of_a_moved(rows) {
             return Ok(());
         }
-        match self.commit_all(rows, tally) {
-            Err(error) if error.kind() == ErrorKind::Conflict && is_one_thread => {
-                self.of(&first).is_moved = true;
+        let done = commit(self.dest, rows, self.heads(rows));
+        self.committed(rows, done, tally)
+    }
+
+    /// Whether all these are rows of one thread that another writer has moved.
+    fn is_of_a_moved(&mut self, rows: &[Pending]) -> bool {
+        is_one_thread(rows) && self.of(&rows[0].thread).is_moved
+    }
+
+    /// Goes on with rows that were committed together, or refused.
+    fn committed(&mut self, rows: &mut [Pending], done: Result<Vec<Committed>>, tally: &mut Tally<'_>) -> Result<()> {
+        match done {
+            Ok(done) => {
+                let attached = done.into_iter().filter(|done| !matches!(done, Committed::Put(_)));
+                self.note(rows, attached, tally);
+                Ok(())
+            }
+            Err(error) if error.kind() == ErrorKind::Conflict && is_one_thread(rows) => {
+                self.of(&rows[0].thread.clone()).is_moved = true;
                 Ok(())
             }
             Err(error) if error.kind() == ErrorKind::Conflict || refuses_input(&error) => match rows {
@@ -141,7 +226,7 @@ impl<'a> Writer<'a> {
                     self.commit(newer, tally)
                 }
             },
-            ended => ended,
+            Err(error) => Err(error),
         }
     }
 
@@ -179,29 +264,6 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Commits rows as one batch.
-    fn commit_all(&mut self, rows: &[Pending], tally: &mut Tally<'_>) -> Result<()> {
-        let mut batch = Batch::new();
-        let mut begun = HashSet::new();
-        for row in rows {
-            if let Some(put) = &row.put {
-                let mut options = PutOptions::default().id(row.id.clone()).metadata(put.metadata.clone()).parent(put.parent.clone());
-                options.saved_at = put.saved_at;
-                if begun.insert(&row.thread) {
-                    options.expected_head = self.of(&row.thread).head.clone().map_or(ExpectedHead::Empty, ExpectedHead::Id);
-                }
-                batch.put(&row.thread, put.tag.clone(), &put.state, options);
-            }
-            for Attachment { key, tag, value } in &row.attachments {
-                batch.attach(&row.thread, row.id.clone(), key, tag.clone(), value, OnExisting::Keep);
-            }
-        }
-        let done = self.dest.commit(&batch)?;
-        let attached = done.into_iter().filter(|done| !matches!(done, Committed::Put(_)));
-        self.note(rows, attached, tally);
-        Ok(())
-    }
-
     /// Notes what was committed, `attached` being the answers to its attachments.
     fn note(&mut self, rows: &[Pending], mut attached: impl Iterator<Item = Committed>, tally: &mut Tally<'_>) {
         let before = tally.carried.put;
@@ -229,6 +291,34 @@ impl<'a> Writer<'a> {
         }
         tally.done(tally.carried.put - before);
     }
+}
+
+/// Commits rows as one batch; the first of each thread expects its head.
+fn commit(dest: &dyn Checkpointer, rows: &[Pending], mut heads: HashMap<Arc<str>, ExpectedHead>) -> Result<Vec<Committed>> {
+    let mut batch = Batch::new();
+    for row in rows {
+        if let Some(put) = &row.put {
+            let mut options = PutOptions::default().id(row.id.clone()).metadata(put.metadata.clone()).parent(put.parent.clone());
+            options.saved_at = put.saved_at;
+            if let Some(head) = heads.remove(&row.thread) {
+                options.expected_head = head;
+            }
+            batch.put(&row.thread, put.tag.clone(), &put.state, options);
+        }
+        for Attachment { key, tag, value } in &row.attachments {
+            batch.attach(&row.thread, row.id.clone(), key, tag.clone(), value, OnExisting::Keep);
+        }
+    }
+    dest.commit(&batch)
+}
+
+/// Whoever panicked with them has changed none.
+fn lock(rows: &Mutex<Vec<Pending>>) -> MutexGuard<'_, Vec<Pending>> {
+    rows.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn is_one_thread(rows: &[Pending]) -> bool {
+    rows.iter().all(|row| row.thread == rows[0].thread)
 }
 
 /// Whether it is the row's fault and not the place's.

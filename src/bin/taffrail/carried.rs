@@ -3,6 +3,7 @@
 //! Lines begin with what they are about and go to standard error; standard output stays empty.
 
 use indicatif::ProgressBar;
+use taffrail::ErrorKind;
 use taffrail::carry::{Carried, Event, Left, LeftWhat};
 
 use crate::failure::{Failure, REFUSED, Result};
@@ -67,6 +68,7 @@ fn line(left: &Left<'_>) -> String {
         (LeftWhat::Whole, None, Some(_)) => format!(" skipped: {}", left.error),
         (LeftWhat::Attachment(key), ..) => format!(": attachment {} left behind: {}", quoted(key), left.error),
         (LeftWhat::Part(part), ..) => format!(": {part} left behind: {}", left.error),
+        _ if left.error.kind() == ErrorKind::Corrupt => format!(" left behind: {}", left.error),
         _ => format!(" refused: {}", left.error),
     }
 }

@@ -57,6 +57,8 @@ pub fn carried(settings: &Settings, parent: &Path, summary: &mut Summary) -> Out
     fill(&file, rows)?;
     // Opening a place in a database adds tables to it.
     std::fs::copy(&file, &copied_file)?;
+    // What the system still has to write of both would be written while the first rounds are measured.
+    [&file, &copied_file].into_iter().try_for_each(|file| std::fs::File::open(file)?.sync_all())?;
     let place = SqliteCheckpointer::open(&copied_file)?;
     let open = |round: usize, what: &str| {
         Store::options().max_history(None).durability(Durability::Sync).open(scratch.path().join(format!("{what} {round}")))
