@@ -13,7 +13,7 @@ use super::failing::{Action, Failing, Fault, Kind, Moment};
 use super::faults::put;
 use super::other::open;
 use crate::batch::Durability;
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::log::directory::Directory;
 
 fn directory(path: &Path, layer: &Failing) -> Directory {
@@ -177,4 +177,12 @@ fn who_comes_later_tells_a_page_that_is_gone_from_one_that_cannot_be_had() {
         assert_eq!((error.kind(), error.file().unwrap().0), (ErrorKind::Corrupt, &*page), "{error}");
         assert!(error.to_string().contains("was removed"), "{error}");
     }
+}
+
+#[test]
+fn items_end_with_their_first_error() {
+    let failed = || Error::new(ErrorKind::Corrupt, "what is damaged");
+    let items = [Ok(1), Err(failed()), Ok(2), Err(failed())].into_iter();
+    let seen: Vec<Option<i32>> = crate::log::ending_after_error(items).map(Result::ok).collect();
+    assert_eq!(seen, [Some(1), None]);
 }
