@@ -7,8 +7,8 @@ use std::fs::File;
 use std::io::BufReader;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
 use crate::mounts;
 use crate::writer::{WORKERS, acknowledged, check_all_sorts, spawn_all_sorts};
@@ -46,6 +46,23 @@ fn cut_off(disk: &Path, by_copy: bool) {
     }
 }
 
+/// Returns once no thread of a process runs or is within a call: what follows its name in `stat` is T.
+fn wait_until_stopped(child: &Child) {
+    let tasks = format!("/proc/{}/task", child.id());
+    let is_stopped = || {
+        std::fs::read_dir(&tasks).unwrap().all(|task| {
+            let stat = std::fs::read_to_string(task.unwrap().path().join("stat"));
+            // One that ended meanwhile does nothing either.
+            stat.map_or(true, |stat| stat.rsplit_once(')').is_some_and(|(_, after)| after.trim_start().starts_with(['T', 'Z', 'X'])))
+        })
+    };
+    let begun = Instant::now();
+    while !is_stopped() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "process {} does not stop", child.id());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn number_in(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number, not {text:?}")))
 }
@@ -80,7 +97,7 @@ fn inside_a_disk_of_its_own() {
         std::thread::sleep(Duration::from_micros((seed >> 33) % 3_000));
         // Stopped first: a sync that is under way while the power goes may answer that it went well.
         writers.iter().for_each(|child| shell(&format!("kill -STOP {}", child.id()), disk));
-        std::thread::sleep(Duration::from_millis(10));
+        writers.iter().for_each(wait_until_stopped);
         cut_off(disk, kind == "btrfs");
         for (child, told) in writers.iter_mut().zip(&mut told) {
             child.kill().unwrap();
