@@ -29,6 +29,12 @@ fuzz() {
     done
 }
 
+# Which lines the tests reach. Who is killed leaves half a profile, and is passed over.
+coverage() {
+    command -v cargo-llvm-cov >/dev/null || { echo "SKIP coverage: cargo-llvm-cov is not here"; return 0; }
+    cargo llvm-cov --lib --tests --failure-mode all --ignore-filename-regex tests --summary-only
+}
+
 part crash env TAFFRAIL_CRASH=soak cargo test --release --test crash -- --nocapture
 part outside env TAFFRAIL_OUTSIDE=all cargo test --release --test outside -- --nocapture
 part power env TAFFRAIL_POWER_ROUNDS=3000 cargo test --release --test kill power -- --nocapture
@@ -38,5 +44,6 @@ part model env PROPTEST_CASES=20000 cargo test --release --lib log::tests::model
 part plants tests/plants.sh
 part unsafe tests/soak/unsafe.sh
 part fuzz fuzz
+part coverage coverage
 
 [ ${#failed[@]} -eq 0 ] || { echo "FAILED: ${failed[*]}" && exit 1; }
