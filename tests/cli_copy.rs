@@ -168,3 +168,27 @@ fn a_store_that_cannot_be_read_whole_ends_with_3() {
     fs::remove_file(first).unwrap();
     ends_with_3("cannot be read");
 }
+
+/// A state of the source that is damaged is named, all else is copied, and the copy ends with 3.
+#[test]
+fn what_is_damaged_is_left_behind_by_name() {
+    let cli = Cli::new();
+    let files = cli.store().with_file_name("files");
+    let source = FileCheckpointer::open(&files).unwrap();
+    for own in ["a", "b", "c"] {
+        source.put_with("t", &format!("at {own}"), PutOptions::default().id(own.parse().unwrap())).unwrap();
+    }
+    drop(source);
+    let file = fs::read_dir(&files)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| fs::read_to_string(path).is_ok_and(|text| text.contains("at b")));
+    let file = file.unwrap();
+    fs::write(&file, fs::read_to_string(&file).unwrap().replace("at b", "at z")).unwrap();
+    let ended = copy(&cli, "file:files", "runs");
+    assert_eq!(ended.code, Some(3), "{}", ended.err);
+    assert!(ended.err.contains("thread \"t\", checkpoint \"b\" left behind: "), "{}", ended.err);
+    assert!(ended.err.contains("1 of the source's checkpoints are damaged and stay behind; 2 are there"), "{}", ended.err);
+    let store = Store::open(cli.store()).unwrap();
+    assert_eq!(store.list("t", &taffrail::HistoryQuery::default()).unwrap().count(), 2);
+}

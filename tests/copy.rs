@@ -160,8 +160,8 @@ struct Between<'a> {
     /// What is done before the checkpoints of a thread are read, and before they are listed.
     before_reads: Box<dyn Fn(&str) + Send + Sync + 'a>,
     before_lists: Box<dyn Fn(&str) + Send + Sync + 'a>,
-    /// From this id on none can be read.
-    fails_from: Option<&'static str>,
+    /// From this id on none can be read, for that reason.
+    fails_from: Option<(&'static str, ErrorKind)>,
     /// What is made of a checkpoint that is read.
     reads: fn(&mut Checkpoint<StateBytes>),
     /// What is made of attachments that are read.
@@ -196,9 +196,9 @@ impl<'a> Between<'a> {
     }
 }
 
-fn fail(from: Option<&str>, id: &CheckpointId) -> Result<()> {
+fn fail(from: Option<(&str, ErrorKind)>, id: &CheckpointId) -> Result<()> {
     match from {
-        Some(from) if id.as_str() >= from => Err(Error::new(ErrorKind::Io, "the source fails")),
+        Some((from, kind)) if id.as_str() >= from => Err(Error::new(kind, "the source fails")),
         _ => Ok(()),
     }
 }
@@ -306,6 +306,19 @@ fn what_is_damaged_in_the_source_stays_behind_and_all_else_is_copied() {
     // Where newer ones are there it could not be put any more.
     let (again, left) = copied(&source, &dest);
     assert_eq!((again.put, again.present, again.too_old, left.len()), (0, 7, 1, 0));
+}
+
+/// Ten states of that size are read ahead: what cannot be read among them is tried together once, not once for each.
+#[test]
+fn what_is_damaged_is_read_ahead_of_no_more_than_once() {
+    let asked = AtomicUsize::new(0);
+    let source = Between { fails_from: Some(("s150", ErrorKind::Corrupt)), ..Between::new(long(false)) };
+    let source = source.before_reads(|_| _ = asked.fetch_add(1, Ordering::SeqCst));
+    let dest = memory();
+    let (carried, begun, done) = counted(&source, &dest);
+    assert!(carried.unwrap_err().to_string().contains("50 of the source's checkpoints"));
+    assert_eq!((dest.list("z", &HistoryQuery::default()).unwrap().count(), begun, done), (150, 200, 200));
+    assert!(asked.load(Ordering::SeqCst) <= 25, "{} readings of ten", asked.load(Ordering::SeqCst));
 }
 
 fn files_below(dir: &Path) -> Vec<PathBuf> {
@@ -660,7 +673,7 @@ fn threads_that_are_there_wait_for_no_batch() {
 /// The source fails while the batch under way breaks: the panic is the place's own, an error the source's.
 #[test]
 fn a_source_that_fails_waits_for_what_is_under_way() {
-    let source = Between { fails_from: Some("s150"), ..Between::new(long(false)) };
+    let source = Between { fails_from: Some(("s150", ErrorKind::Io)), ..Between::new(long(false)) };
     let dest = Between::new(memory()).before(|_, _| panic!("the place breaks"));
     let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| taffrail::copy(&source, &dest, &mut |_| {})));
     assert_eq!(broken.unwrap_err().downcast_ref::<&str>(), Some(&"the place breaks"));
