@@ -6,7 +6,7 @@ use loom::thread;
 
 use crate::fs::page::Orderings::{NoAcquire, NoRelease};
 use crate::run::Run;
-use crate::scene::{ACKNOWLEDGED_AND_LOST, EPOCH, Scene, Tried};
+use crate::scene::{ACKNOWLEDGED_AND_LOST, EPOCH, KEPT_AND_NOT_SHOWN, Scene, Tried};
 
 const END: u64 = 8;
 const SHOWN_AND_NOT_THERE: &str = "shown, and not in the file";
@@ -28,6 +28,8 @@ enum Look {
     Visible,
     /// A put that waits, at the synced end.
     Kept,
+    /// The same, for what it has put.
+    Seen,
 }
 
 fn model(look: Look, order: Order) {
@@ -62,6 +64,11 @@ fn model(look: Look, order: Order) {
             }
         }
         Look::Kept => drop(scene.is_kept(0, END)),
+        Look::Seen => {
+            if scene.tail.is_kept(END, EPOCH).unwrap() {
+                assert!(scene.tail.visible() >= END, "{KEPT_AND_NOT_SHOWN}");
+            }
+        }
     }
     writer.join().unwrap();
     syncer.join().unwrap();
@@ -99,6 +106,8 @@ pub(crate) fn models(run: &mut Run) {
     run.fails(ACKNOWLEDGED_AND_LOST, "the appended end is read after the sync", kept(Order::SyncFirst));
     run.fails_under(NoRelease, ACKNOWLEDGED_AND_LOST, "the same", kept(Order::Right));
     run.fails_under(NoAcquire, ACKNOWLEDGED_AND_LOST, "the same", kept(Order::Right));
+    run.holds("publish: what is told as kept is shown", || model(Look::Seen, Order::Right));
+    run.fails_under(NoRelease, KEPT_AND_NOT_SHOWN, "the same", || model(Look::Seen, Order::Right));
     run.holds("publish: a Buffered put shows what is written", || buffered(false));
     run.fails("visible before it is appended", "it is shown before it is written", || buffered(true));
     run.fails_under(NoRelease, "visible before it is appended", "the same", || buffered(false));

@@ -68,16 +68,20 @@ impl Scene {
         Tried::Done
     }
 
-    /// What a put asks: if its batch is told as kept, then so it is, and all before it.
+    /// What a put asks: if its batch is told as kept, then so it is, and all before it, and shown.
     pub fn is_kept(&self, batch: usize, end: u64) -> Result<bool> {
         let kept = self.tail.is_kept(end, EPOCH)?;
         assert!(!kept || (0..=batch).all(|batch| self.disk.keeps(batch)), "{ACKNOWLEDGED_AND_LOST}");
+        assert!(!kept || self.tail.visible() >= end, "{KEPT_AND_NOT_SHOWN}");
         Ok(kept)
     }
 }
 
 /// What a model fails with that answers for bytes which are not on the disk.
 pub(crate) const ACKNOWLEDGED_AND_LOST: &str = "told as kept, and not on the disk";
+
+/// What a model fails with that answers for bytes which nobody sees.
+pub(crate) const KEPT_AND_NOT_SHOWN: &str = "told as kept, and not visible";
 
 /// A manifest.
 pub(crate) fn manifest(generation: u64, epoch: u64) -> Manifest {

@@ -296,7 +296,8 @@ impl Tail {
 
     /// Moves all ends up to the beginning of a segment: all before it is synced. In the turn.
     pub fn raise_all(&self, start: u64) {
-        for index in [WORD_APPENDED, WORD_SYNCED, WORD_VISIBLE] {
+        // In the order that a put goes through: what is synced is visible, whoever looks in between.
+        for index in [WORD_APPENDED, WORD_VISIBLE, WORD_SYNCED] {
             self.word(index).fetch_max(start, AcqRel);
         }
         self.announce();
@@ -316,8 +317,10 @@ impl Tail {
     /// sync up to this one has failed unseen, for its descriptor is older than all of them or began
     /// when none was in doubt.
     pub fn end_sync(&self, number: u64, end: u64, passing: bool) {
-        self.word(WORD_SYNCED).fetch_max(end, AcqRel);
+        // Who finds its end synced is answered, and must see then what it put.
+        // CRASH: killed in between, what is shown is kept, and the next sync says so.
         self.word(WORD_VISIBLE).fetch_max(end, AcqRel);
+        self.word(WORD_SYNCED).fetch_max(end, AcqRel);
         // In this order: what is counted here and passed others by was counted as passing before.
         let begun = self.syncs_begun();
         if passing || self.get(WORD_PASSING) != 0 {
@@ -619,6 +622,33 @@ mod tests {
         tail.end_sync(later, 20, false);
         assert!(!syncing());
         assert_eq!((tail.synced(), tail.visible()), (20, 20));
+    }
+
+    #[test]
+    fn what_is_synced_is_visible_at_any_moment() {
+        let (tail, manifest) = (Tail::new(SharedPage::unshared()), manifest());
+        tail.begin([0; 16], Start { manifest: &manifest, end: 0, next_seq: 1, write_lock: 0 });
+        let raises: [fn(&Tail, u64); 2] = [|tail, end| tail.end_sync(tail.begin_sync(false), end, false), Tail::raise_all];
+        for (first, raise) in (0..).step_by(300_000).zip(raises) {
+            let last = first + 300_000;
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    for end in first..=last {
+                        tail.raise_appended(end);
+                        raise(&tail, end);
+                    }
+                });
+                loop {
+                    let synced = tail.synced();
+                    let visible = tail.visible();
+                    let appended = tail.appended();
+                    assert!(synced <= visible && visible <= appended, "{synced}, {visible}, {appended}");
+                    if synced == last {
+                        break;
+                    }
+                }
+            });
+        }
     }
 
     #[test]
