@@ -111,8 +111,8 @@ fn threads(store: &Store, context: &str) -> BTreeMap<String, Vec<Shown>> {
 }
 
 impl Found<'_> {
-    /// Only the writers' threads are there; parents chain in each, numbers rise, and none was given
-    /// twice.
+    /// Only the writers' threads are there; parents chain in each from which nothing is taken singly,
+    /// numbers rise, and none was given twice.
     fn is_one_order(&self) {
         let context = &self.context;
         let alone = |writer| [own(writer), brief(writer), kept(writer), tree(writer)];
@@ -120,15 +120,15 @@ impl Found<'_> {
         let owners: BTreeMap<String, u64> = (0..self.round.writers).flat_map(threads).collect();
         let mut numbers = BTreeSet::new();
         for (thread, shown) in &self.threads {
-            // What is trimmed is still named, and a tree names what it goes on from.
-            let is_tree = thread.starts_with("tree ");
-            let mut parent = shown.first().and_then(|one| one.parent.clone()).filter(|_| thread.starts_with("kept "));
-            let mut last = 0;
+            // What is gone is still named, and a tree names what it goes on from.
+            let is_judged_apart = ["tree ", "kept "].iter().any(|name| thread.starts_with(name));
+            let (mut parent, mut last) = (None, 0);
             let owner = owners.get(thread);
             assert!(owner.is_some() || thread == COMMON, "{context}: {thread:?} is nobody's thread");
             for one in shown {
                 assert!(owner.is_none_or(|owner| *owner == one.writer), "{context}: {thread} has a put of {}", one.writer);
-                assert!(is_tree || one.parent == parent, "{context}: {thread}: {} {} has another parent", one.writer, one.number);
+                let is_next = is_judged_apart || one.parent == parent;
+                assert!(is_next, "{context}: {thread}: {} has the parent {:?}, not {parent:?}", one.number, one.parent);
                 assert!(one.seq > last, "{context}: {thread}: seq {} after {last}", one.seq);
                 assert!(numbers.insert(one.seq), "{context}: {thread}: seq {} was given twice", one.seq);
                 (parent, last) = (Some(one.id.clone()), one.seq);
@@ -157,6 +157,7 @@ impl Found<'_> {
             .collect();
         self.brief_is_one_of(writer, &touching);
         self.kept_is_one_of(writer, &steps);
+        self.kept_names_what_was_put_before(writer, &steps);
         self.tree_is_what_was_done(writer, &steps);
     }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use taffrail::Store;
 
+use super::failed;
 use super::opening;
 use crate::child::PATIENCE;
 
@@ -12,6 +13,7 @@ use crate::child::PATIENCE;
 pub fn run(arguments: &[&str]) {
     let [dir, ground, dies] = arguments else { panic!("{arguments:?}") };
     let ground = Path::new(ground);
+    failed::is_noted(ground);
     let options = Store::options().max_history(None).busy_timeout(PATIENCE);
     let store =
         opening::noted(ground, dies.parse().unwrap(), || options.open(dir)).unwrap_or_else(|error| panic!("the compactor: {error:?}"));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::check::Found;
+use super::check::{Found, Shown};
 use super::journal::{self, Outcome};
 use super::step::{Kind, NOT_VACUUMED, Step, VACUUMED_MAX, kept, tree};
 
@@ -65,6 +65,27 @@ impl Found<'_> {
         let found: Vec<u64> = self.shown(&thread).iter().map(|one| one.number).collect();
         let is_possible = possible.iter().any(|(numbers, _)| *numbers == found);
         assert!(is_possible, "{context}: {thread} holds {found:?}, its steps leave one of {possible:?}");
+    }
+
+    /// Each checkpoint of that thread goes on from the put before it, whether that is there or gone: a vacuum that was
+    /// killed has taken any of those that were to go.
+    pub fn kept_names_what_was_put_before(&self, writer: u64, steps: &BTreeMap<u64, Outcome>) {
+        let (context, thread) = (&self.context, kept(writer));
+        let is_put = |number: u64| Step::of(self.round.seed, self.round.segment_bytes, writer, number).kind == Kind::Kept;
+        // What may be the head: of the puts in flight that are not there nobody knows the id.
+        let (mut head, mut or_another) = (None, false);
+        let mut shown = self.shown(&thread).iter().peekable();
+        for (number, outcome) in steps.iter().filter(|(number, _)| is_put(**number)) {
+            let found = shown.next_if(|one| one.number == *number);
+            if let Some(Shown { parent, .. }) = found {
+                assert!(*parent == head || or_another, "{context}: {thread}: {number} has the parent {parent:?}, not {head:?}");
+            }
+            match (outcome, found) {
+                (Outcome::Done(ids), _) => (head, or_another) = (Some(ids[0].clone()), false),
+                (Outcome::Unknown, Some(one)) => (head, or_another) = (Some(one.id.clone()), false),
+                (Outcome::Unknown, None) => or_another = true,
+            }
+        }
     }
 
     /// The tree holds every put that was acknowledged, behind the parent that it named, but for what was deleted.

@@ -8,6 +8,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
+use super::failed;
 use super::opening;
 use super::round::{Ending, Round};
 use crate::chance::Chance;
@@ -56,7 +57,7 @@ struct Member {
     stopped_until: Option<Instant>,
 }
 
-/// Runs a round to its end: afterwards none of its processes is there.
+/// Runs a round to its end: afterwards none of its processes is there, and none has failed, however it ended.
 pub fn run(round: &Round) -> Killed {
     let mut chance = Chance::new(!round.seed);
     let of = |role: Role, count: u64| (0..count).map(move |number| Member::start(round, role, number, 0, 0));
@@ -86,6 +87,7 @@ pub fn run(round: &Round) -> Killed {
     }
     let killed = crew.killed;
     finish(round, crew.members, &mut chance);
+    failed::is_none(&round.ground(), &round.context());
     killed
 }
 

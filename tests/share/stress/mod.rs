@@ -6,6 +6,7 @@
 mod check;
 mod compactor;
 mod deleted;
+mod failed;
 mod forks;
 mod journal;
 mod killer;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use taffrail::{CheckpointId, Checkpointer, HistoryQuery, Matching, Store, ThreadQuery};
 
+use super::failed;
 use super::journal::Journal;
 use super::opening;
 use super::step::{COMMON, brief, kept, own, pair, told, tree};
@@ -27,6 +28,7 @@ struct Reader {
 /// writers and when it dies.
 pub fn run(arguments: &[&str]) {
     let [dir, ground, name, writers, dies] = arguments else { panic!("{arguments:?}") };
+    failed::is_noted(Path::new(ground));
     let mut journal = Journal::open(&Path::new(ground).join(name));
     let writers = writers.parse().unwrap();
     let mut reader = Reader::new(dir, writers);

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use taffrail::{Batch, CheckpointId, Checkpointer, Committed, ErrorKind, HistoryQuery, Parent, PutOptions, Store, TypeTag, VacuumQuery};
 
+use super::failed;
 use super::forks;
 use super::journal::{self, Journal, Outcome};
 use super::opening;
@@ -30,6 +31,7 @@ pub fn run(arguments: &[&str]) {
     let [dir, ground, writer, seed, segment_bytes, reopen, dies] = arguments else { panic!("{arguments:?}") };
     let [writer, seed, segment_bytes, reopen, dies] = [writer, seed, segment_bytes, reopen, dies].map(|text| text.parse::<u64>().unwrap());
     let ground = Path::new(ground);
+    failed::is_noted(ground);
     let path = ground.join(format!("writer {writer}"));
     let (before, _) = journal::steps(&path);
     let mut journal = Journal::open(&path);

@@ -1,0 +1,23 @@
+//! A process that fails says so by a file: it may be killed before it has ended by that.
+
+use std::panic;
+use std::path::Path;
+
+/// What fails in this process from now on is noted.
+pub fn is_noted(ground: &Path) {
+    let note = ground.join(format!("failed {}", std::process::id()));
+    let told = panic::take_hook();
+    panic::set_hook(Box::new(move |failure| {
+        // What cannot be written is told all the same.
+        let _ = std::fs::write(&note, failure.to_string());
+        told(failure);
+    }));
+}
+
+/// Asserts that nothing was noted.
+pub fn is_none(ground: &Path, context: &str) {
+    let notes = std::fs::read_dir(ground).unwrap().map(|entry| entry.unwrap().path());
+    for note in notes.filter(|path| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"failed "))) {
+        panic!("{context}: {}", std::fs::read_to_string(note).unwrap());
+    }
+}
