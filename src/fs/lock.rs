@@ -14,6 +14,7 @@ use rustix::fs::{Mode, OFlags, RawMode};
 use rustix::io::Errno;
 
 use super::Lock;
+use crate::plant::hold_up;
 
 /// How often a name is looked for and made again before it is given up: a dangling link is neither
 /// there nor can it be made.
@@ -48,14 +49,17 @@ impl FileLock {
 
 impl Lock for FileLock {
     fn try_exclusive(&self) -> io::Result<bool> {
+        hold_up();
         taken(|| fs2::FileExt::try_lock_exclusive(&self.0))
     }
 
     fn try_shared(&self) -> io::Result<bool> {
+        hold_up();
         taken(|| fs2::FileExt::try_lock_shared(&self.0))
     }
 
     fn unlock(&self) -> io::Result<()> {
+        hold_up();
         uninterrupted(|| fs2::FileExt::unlock(&self.0))
     }
 

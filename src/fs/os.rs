@@ -13,6 +13,7 @@ use super::map::Map;
 use super::page::SharedPage;
 use super::{File, Fs, Lock, Medium, medium};
 use crate::checkpoint::Region;
+use crate::plant::hold_up;
 
 /// The operating system.
 #[derive(Debug)]
@@ -47,6 +48,7 @@ impl Fs for Os {
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        hold_up();
         fs::File::open(path)?.sync_all()
     }
 
@@ -76,18 +78,22 @@ impl Fs for Os {
     }
 
     fn create(&self, path: &Path, mode: u32) -> io::Result<Arc<dyn File>> {
+        hold_up();
         Ok(Arc::new(OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(path)?))
     }
 
     fn open(&self, path: &Path, write: bool) -> io::Result<Arc<dyn File>> {
+        hold_up();
         Ok(Arc::new(at_once(write).open(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        hold_up();
         fs::rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
+        hold_up();
         fs::remove_file(path)
     }
 
@@ -127,6 +133,7 @@ fn at_once(write: bool) -> OpenOptions {
 
 impl File for fs::File {
     fn len(&self) -> io::Result<u64> {
+        hold_up();
         Ok(self.metadata()?.len())
     }
 
@@ -145,6 +152,7 @@ impl File for fs::File {
 
     #[cfg(target_os = "linux")]
     fn write_at(&self, parts: &[&[u8]], offset: u64) -> io::Result<()> {
+        hold_up();
         let length: u64 = parts.iter().map(|part| part.len() as u64).sum();
         let mut done = 0;
         while done < length {
@@ -172,6 +180,7 @@ impl File for fs::File {
     }
 
     fn sync(&self) -> io::Result<()> {
+        hold_up();
         // Not retried: after a failed sync the kernel may hold the pages for clean.
         self.sync_data()
     }

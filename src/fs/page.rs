@@ -20,6 +20,8 @@ use memmap2::{MmapOptions, MmapRaw};
 #[cfg(target_os = "linux")]
 use rustix::thread::futex;
 
+use crate::plant::hold_up;
+
 /// The page's size, in bytes.
 pub(crate) const BYTES: usize = 4096;
 /// The page's size, in words.
@@ -123,6 +125,7 @@ impl SharedPage {
                 &heap.words[index]
             }
             Words::Mapped(map, _) => {
+                hold_up();
                 assert!(index < WORDS, "a word outside the page");
                 // SAFETY: the map is page-aligned and `BYTES` long, so the word lies in it and is
                 // aligned; it lives as long as `self`; every access to the page, in this process
