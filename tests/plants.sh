@@ -9,7 +9,8 @@ export RUSTC_WORKSPACE_WRAPPER=$PWD/tests/planted.sh
 seconds_max=60 # each run
 
 # Which program's test catches a fault. Of the crash images one sequence of steps is enough: 23 is a put to
-# a store of a few threads, 59 a compaction; what a sequence is stands in the report of a violation.
+# a store of a few threads, 59 a compaction; what a sequence is stands in the report of a violation. The
+# rounds of kills and stops are of processes that are held up between their steps.
 images=what_a_crash_leaves_opens_to_what_was_acknowledged
 catchers="
 no-sync                crash@23   $images
@@ -29,11 +30,12 @@ base-not-checked       taffrail   log::tests::gapped::a_difference_from_what_was
 delete-dropped         taffrail   log::tests::compaction::a_delete_is_kept_while_older_segments_hold_what_it_deleted
 turn-not-locked        taffrail   log::tests::schedules::a_stopped_process_is_named_and_its_put_is_kept_when_it_goes_on
 unlocked-by-child      rules      forked::a_forked_child_is_refused_and_harms_nobody
+shown-late             share      stress::acknowledged_puts_of_several_processes_survive_kills_and_stops
 "
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-build=(cargo test --quiet --no-run --no-default-features --lib --test crash --test damage --test rules)
+build=(cargo test --quiet --no-run --no-default-features --lib --test crash --test damage --test rules --test share)
 programs=$("${build[@]}" --message-format=json | sed -n 's/.*"executable":"\([^"]*\)".*/\1/p')
 
 # run PLANT PROGRAM[@SEQUENCE] TEST: its output goes to the log, how it ended is the answer.
@@ -41,6 +43,7 @@ run() {
     local program only=()
     program=$(grep -E "/${2%@*}-[0-9a-f]+$" <<<"$programs")
     [ "$2" = "${2%@*}" ] || only=("TAFFRAIL_CRASH_ONLY=${2#*@}")
+    [ "$2" != share ] || only=(TAFFRAIL_HOLD_UP=30 TAFFRAIL_STRESS_ROUNDS=60)
     env TAFFRAIL_PLANT="$1" RUST_BACKTRACE=0 "${only[@]}" timeout $seconds_max "$program" --exact "$3" >"$log" 2>&1
 }
 since() { awk -v now="$EPOCHREALTIME" -v start="$1" 'BEGIN { printf "%.1f s", now - start }'; }

@@ -17,6 +17,9 @@ mod format;
 mod fs;
 #[allow(dead_code)]
 mod log;
+#[allow(dead_code)]
+#[path = "../../src/plant.rs"]
+mod plant;
 
 mod disk;
 mod run;

@@ -20,6 +20,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::format::manifest::Manifest;
 use crate::format::names;
 use crate::fs::page::{self, AtomicU64, SharedPage};
+use crate::plant::planted;
 
 /// The page's first word, little-endian `TAFFTAIL`.
 const MAGIC: u64 = u64::from_le_bytes(*b"TAFFTAIL");
@@ -319,8 +320,9 @@ impl Tail {
     pub fn end_sync(&self, number: u64, end: u64, passing: bool) {
         // Who finds its end synced is answered, and must see then what it put.
         // CRASH: killed in between, what is shown is kept, and the next sync says so.
-        self.word(WORD_VISIBLE).fetch_max(end, AcqRel);
-        self.word(WORD_SYNCED).fetch_max(end, AcqRel);
+        let (first, then) = if planted!("shown-late") { (WORD_SYNCED, WORD_VISIBLE) } else { (WORD_VISIBLE, WORD_SYNCED) };
+        self.word(first).fetch_max(end, AcqRel);
+        self.word(then).fetch_max(end, AcqRel);
         // In this order: what is counted here and passed others by was counted as passing before.
         let begun = self.syncs_begun();
         if passing || self.get(WORD_PASSING) != 0 {
