@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// A layer's files, and the crate modules they may name.
 const LAYERS: [(&str, &[&str]); 12] = [
     ("src/format/", &["format", "plant"]),
-    ("src/fs/", &["fs", "checkpoint"]),
+    ("src/fs/", &["fs", "checkpoint", "plant"]),
     (
         "src/log/",
         &[
