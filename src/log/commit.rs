@@ -110,12 +110,7 @@ impl Shared {
         let mut reading = self.follower.reading();
         let last_seq = self.tail.next_seq() - 1;
         reading.appended(&turn.active, last_seq);
-        if at_once {
-            self.index.publish(start);
-            self.index.show_at_once(end, last_seq, &plan.changes.into_list());
-        } else {
-            self.index.append(end, last_seq, plan.changes.into_list());
-        }
+        self.index.append(end, last_seq, plan.changes.into_list());
         drop(reading);
         // Behind the index: who reads this end, and syncs up to it, finds every view that it shows.
         // CRASH: killed before this, the batch is behind the end and was never there for anyone.
@@ -123,6 +118,8 @@ impl Shared {
         self.tail.set_writing(if turn.unwiped > end { turn.unwiped } else { 0 });
         if at_once {
             self.tail.raise_visible(end);
+            // Behind the page: what one worker of this process has seen, no other process misses.
+            self.index.publish(end);
             self.buffered.fetch_max(end, Relaxed);
             return Ok(Some(Written { results: plan.results, placed: plan.placed }));
         }

@@ -495,9 +495,8 @@ fn replace(shared: &Shared, run: &Run, listed: Option<Listed>) -> Result<()> {
 /// removed now is named as retired until it can.
 fn remove(directory: &Directory, listed: &Listed) -> u64 {
     hints::remove(directory, listed.number);
-    let name = names::segment(listed.number);
-    let bytes = directory.fs.open(&directory.file(&name), false).and_then(|file| file.len()).unwrap_or(0);
-    directory.remove(&name).map_or(0, |()| bytes)
+    let bytes = directory.open_log(listed.number, false).and_then(|file| file.len()).unwrap_or(0);
+    directory.remove_log(listed.number).map_or(0, |()| bytes)
 }
 
 /// Removes a compacted segment that was not installed.
@@ -525,8 +524,7 @@ fn remove_uninstalled(shared: &Shared) -> Result<()> {
     let turn = shared.turn()?;
     for number in uninstalled(&directory.contents()?, &turn.manifest) {
         hints::remove(directory, number);
-        directory.remove(&names::segment(number))?;
-        directory.remove(&names::segment_new(number))?;
+        directory.remove_log(number)?;
     }
     Ok(())
 }

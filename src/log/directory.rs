@@ -213,6 +213,18 @@ impl Directory {
         }
     }
 
+    /// Whether a segment may be there, under either of its names.
+    pub fn may_have_log(&self, number: u64) -> bool {
+        let names = [names::segment(number), names::segment_new(number)];
+        names.iter().any(|name| !matches!(self.fs.is_dir(&self.file(name)), Ok(None)))
+    }
+
+    /// Removes a segment: under its working name, too, where who began it died before it had its own.
+    pub fn remove_log(&self, number: u64) -> Result<()> {
+        self.remove(&names::segment_new(number))?;
+        self.remove(&names::segment(number))
+    }
+
     /// Makes a file; what stood there was never counted on and is removed first.
     pub fn create_file(&self, name: &str) -> Result<Arc<dyn File>> {
         let path = self.file(name);

@@ -103,6 +103,28 @@ impl Reading {
         Ok(())
     }
 
+    /// Takes in all that is visible, given the page's word for it; answers up to where that is by now.
+    ///
+    /// CRASH: who writes anew what others have seen may be stopped, or die, before it has raised the ends to where that
+    /// stands now. Nobody misses it meanwhile.
+    fn follow_to_visible(&mut self, shared: &Shared, mut visible: u64) -> Result<u64> {
+        loop {
+            self.follow_to(shared, visible)?;
+            if visible >= self.first() {
+                return Ok(visible);
+            }
+            if self.is_begun(shared) && self.read_begun(shared)? {
+                return Ok(self.active.end_position());
+            }
+            let now = shared.tail.visible();
+            // Only a damaged page has raised the synced end alone.
+            if now <= visible {
+                return Ok(visible);
+            }
+            visible = now;
+        }
+    }
+
     /// Stands behind what this process has appended by itself. In the turn.
     pub fn appended(&mut self, active: &Active, last_seq: u64) {
         (self.active.end, self.active.filled, self.active.prev_check) = (active.end, active.filled, active.prev_check);
@@ -280,16 +302,31 @@ impl Reading {
         Ok(())
     }
 
-    /// Takes in all that stands in a segment to which the ends are not raised yet: who began it has
-    /// synced it, and nobody has appended to it. In the turn.
-    fn read_begun(&mut self, shared: &Shared) -> Result<()> {
+    /// Where the segment being read begins.
+    fn first(&self) -> u64 {
+        self.active.position(self.active.segment.first_frame)
+    }
+
+    /// Whether the ends are not raised to the segment being read: who began it has synced all that it holds, and nobody
+    /// has appended to it.
+    fn is_begun(&self, shared: &Shared) -> bool {
+        shared.tail.synced() < self.first()
+    }
+
+    /// Takes in all that such a segment holds; false, and nothing is, where the ends were raised to it meanwhile.
+    fn read_begun(&mut self, shared: &Shared) -> Result<bool> {
         let length = self.active.file.len().map_err(|error| Error::os("read", &self.active.segment.path, error))?;
         self.reach(shared, length)?;
         let mut limit = self.active.end;
         while let Ok(frame) = self.active.segment.frame_head(limit, length) {
             limit += frame.head.frame_len();
         }
-        self.read_to(shared, limit)
+        // Behind the look: what was there before the ends is what it began with.
+        let is_begun = self.is_begun(shared);
+        if is_begun {
+            self.read_to(shared, limit)?;
+        }
+        Ok(is_begun)
     }
 
     /// Takes in the frames of the segment up to an offset where a batch ends. What is not sound there
@@ -417,16 +454,17 @@ impl Shared {
     #[cold]
     fn refresh_to(&self, visible: u64, generation: u64) -> Result<()> {
         let mut reading = self.follower.reading();
-        match reading.follow_to(self, visible) {
+        match reading.follow_to_visible(self, visible) {
             // Without a lock nobody says that the page is as new as the files: what it tells of and
             // they do not hold is not there for a reader.
-            Err(error) if self.turn.is_none() && error.kind() == ErrorKind::Corrupt => {}
+            Err(error) if self.turn.is_none() && error.kind() == ErrorKind::Corrupt => {
+                if reading.active.end_position() >= visible {
+                    self.index.publish(visible);
+                }
+            }
             // All that is visible is here, in segments that were replaced: a later call lets go of them.
             Err(_) if self.index.published() >= visible => return Ok(()),
-            followed => followed?,
-        }
-        if reading.active.end_position() >= visible {
-            self.index.publish(visible);
+            followed => self.index.publish(followed?),
         }
         self.follower.generation.fetch_max(generation, Relaxed);
         Ok(())
@@ -451,8 +489,8 @@ impl Shared {
         }
         let mut reading = self.follower.reading();
         reading.follow_to(self, tail.appended())?;
-        if tail.appended() < reading.active.position(reading.active.segment.first_frame) {
-            // CRASH: who began this segment died before it raised the ends up to what it holds.
+        if reading.is_begun(self) {
+            // CRASH: who began this segment died before it had raised all ends up to what it holds.
             reading.read_begun(self)?;
             tail.raise_all(reading.active.end_position());
         }

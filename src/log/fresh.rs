@@ -155,14 +155,14 @@ pub(crate) fn anew(
     let base = jump_above(old.base + file_len);
     let active = holding(directory, options, tail, manifest, base, frames, &old)?;
     install(directory, tail, manifest)?;
-    // CRASH: listed but not renamed; the next opener or turn finishes it. Until the page is written
+    // CRASH: listed but not renamed: it counts under either name, until the next first opener finishes it. Until the page is written
     // anew it tells of positions below the new segment's: it proves nothing there, and fits nothing.
     let number = u64::from(active.segment.number);
     directory.rename(&names::segment_new(number), &names::segment(number))?;
     directory.sync()?;
     if proven.is_none() {
         // CRASH: one that is left is named as retired until it is gone.
-        let _ = directory.remove(&names::segment(old.number));
+        let _ = directory.remove_log(old.number);
     }
     Ok(active)
 }
@@ -172,7 +172,7 @@ pub(crate) fn anew(
 /// be among it.
 pub(crate) fn remove_retired(directory: &Directory, manifest: &mut Manifest) {
     // What is gone already, as it usually is, need not be looked for among all names.
-    manifest.retired.retain(|&number| !matches!(directory.fs.is_dir(&directory.file(&names::segment(number))), Ok(None)));
+    manifest.retired.retain(|&number| directory.may_have_log(number));
     if manifest.retired.is_empty() || !directory.contents().is_ok_and(|contents| is_complete(manifest, &contents)) {
         return;
     }
@@ -182,7 +182,7 @@ pub(crate) fn remove_retired(directory: &Directory, manifest: &mut Manifest) {
     }
     manifest.retired.retain(|&number| {
         hints::remove(directory, number);
-        directory.remove(&names::segment(number)).is_err()
+        directory.remove_log(number).is_err()
     });
 }
 

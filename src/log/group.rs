@@ -179,6 +179,10 @@ impl Lead<'_> {
         if target.opened_at > tail.syncs_proven() {
             return Ok(Tried::InDoubt);
         }
+        if target.generation > tail.generation() {
+            // CRASH: who installs it may not have made its name last, and a power cut leave the one before.
+            shared.directory.sync().inspect_err(|_| tail.poison(shared.epoch)).map_err(|error| answer(tail, shared.epoch, error))?;
+        }
         // CRASH: killed from here to `end_sync`, the sync is counted as begun and not as proven. An
         // older descriptor's next sync tells what became of it; who has none writes anew.
         let number = tail.begin_sync(self.passing);

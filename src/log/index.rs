@@ -170,15 +170,6 @@ impl Index {
         self.published.fetch_max(visible, Ordering::Release);
     }
 
-    /// Shows a batch that ends at `end` at once: for one that is visible as soon as it is appended.
-    pub fn show_at_once(&self, end: u64, seq: u64, changes: &[Change]) {
-        let mut behind = self.behind();
-        debug_assert!(behind.queue.is_empty(), "a batch must not overtake one before it");
-        self.show(&mut behind, changes);
-        behind.shown_seq = seq;
-        self.published.fetch_max(end, Ordering::Release);
-    }
-
     /// Shows other threads than before, all at one instant: those of a log that was read anew up to
     /// `end` and the record numbered `seq`. What was appended and not visible is forgotten.
     pub fn replace(&self, end: u64, seq: u64, mut threads: HashMap<Arc<str>, Arc<View>>) {

@@ -128,7 +128,7 @@ impl Shared {
         let next = fresh::empty(&self.directory, &self.options, &self.tail, &mut manifest, base + at)?;
         let own = Active::new(&self.directory, &self.options, &listed, file.clone(), u64::from(first_frame), Some(check))?;
         install(&self.directory, &self.tail, &mut manifest).map_err(|error| answer(&self.tail, self.epoch, error))?;
-        // CRASH: listed under its working name, which the next opener or turn finishes (step 4).
+        // CRASH: listed under its working name, under which it counts, too; the next first opener finishes it (step 4).
         let renamed = self.directory.rename(&names::segment_new(number), &names::segment(number)).and_then(|()| self.directory.sync());
         if let Err(error) = renamed {
             self.tail.poison(self.epoch);
@@ -136,7 +136,7 @@ impl Shared {
         }
         if let Some(empty) = empty {
             // Removed by the next opener if not now: the manifest names it as retired.
-            let _ = self.directory.remove(&names::segment(empty));
+            let _ = self.directory.remove_log(empty);
         }
         // Its frames are read from it as by everyone else.
         turn.begin(self, manifest, vec![own, next])?;

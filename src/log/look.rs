@@ -51,12 +51,14 @@ pub(crate) fn look(directory: &Directory, options: &Options, tail: &Tail, write:
         // The page before the manifest that it is judged by: a segment begun in between would else
         // make its end look like one that the segment before it has lost.
         let marks = if write { None } else { Marks::read(directory, &directory.manifest()?) };
-        let (visible, appended) = (tail.visible(), tail.appended());
+        // The synced end first: all that a segment began with is visible once that end is raised to it.
+        let synced = tail.synced();
+        let visible = tail.visible();
         let manifest = directory.manifest()?;
         let first_frame = manifest.segments.last().map_or(0, |active| active.base + u64::from(active.first_frame));
         let sight = match write {
             false => Sight::Files(marks),
-            true if appended < first_frame => Sight::Begun,
+            true if synced < first_frame => Sight::Begun,
             // What was dead for a compaction is dead by a record before this, which may be newer than the look.
             true => Sight::Upto(visible.max(first_frame).max(manifest.compacted_at)),
         };
@@ -68,10 +70,12 @@ pub(crate) fn look(directory: &Directory, options: &Options, tail: &Tail, write:
         // Nobody appends to a segment before the ends are raised to it; else it was read too late.
         let too_late = match &sight {
             Sight::Upto(_) => false,
-            Sight::Begun => tail.appended() >= first_frame,
+            Sight::Begun => tail.synced() >= first_frame,
             Sight::Files(marks) => marks.is_some_and(|marks| {
-                let lags = marks.boot == directory.fs.boot() && marks.generation != manifest.generation;
-                lags && Marks::read(directory, &manifest).is_none_or(|now| now.generation != marks.generation)
+                let lags = marks.boot == directory.fs.boot() && (marks.generation != manifest.generation || marks.synced < first_frame);
+                let is_begun = |marks: Marks| marks.synced < first_frame;
+                let lags_still = |now: Marks| now.generation == marks.generation && is_begun(now) == is_begun(marks);
+                lags && !Marks::read(directory, &manifest).is_some_and(lags_still)
             }),
         };
         if too_late {
@@ -102,7 +106,9 @@ fn look_under(directory: &Directory, options: &Options, manifest: &Manifest, sig
         Sight::Files(marks) => {
             let mut read = Read::files(directory, manifest, marks.map_or(0, |marks| marks.synced))?;
             // Behind the appended end stands what a writer is about to write, or died writing.
-            let appended = marks.filter(|marks| marks.boot == directory.fs.boot() && marks.generation == manifest.generation);
+            let first_frame = manifest.segments.last().map_or(0, |active| active.base + u64::from(active.first_frame));
+            let is_raised = |marks: &Marks| marks.generation == manifest.generation && marks.synced >= first_frame;
+            let appended = marks.filter(|marks| marks.boot == directory.fs.boot() && is_raised(marks));
             read.cut_tail(manifest, appended.map_or(u64::MAX, |marks| marks.appended.max(manifest.compacted_at)));
             read
         }

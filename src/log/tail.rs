@@ -30,6 +30,9 @@ const LAYOUT: u64 = 1;
 /// No segment is longer (its offsets are kept in 32 bits, in units of 8), so no end lies further.
 const SEGMENT_SPAN: u64 = 1 << 35;
 
+/// So often a page that says nothing is read again.
+const READS_MAX: usize = 4;
+
 // Word numbers. Words that are written together stand on one cache line of their own.
 const WORD_MAGIC: usize = 0;
 const WORD_LAYOUT: usize = 1;
@@ -93,11 +96,14 @@ impl Marks {
     /// A copy of the page, which names the inode of another file, says nothing: in a copy of a live
     /// directory it may be newer than the segments beside it, and would make damage of an earlier moment.
     pub fn read(directory: &Directory, manifest: &Manifest) -> Option<Marks> {
-        let bytes = directory.read(names::TAIL, page::BYTES as u64).ok()?;
-        let inode = directory.fs.map_page(&directory.file(names::TAIL), false).ok()?.inode();
-        let own = bytes.get(WORD_PAGE * 8..)?.starts_with(&inode.to_le_bytes());
-        let longest = manifest.segments.last().map_or(0, |listed| listed.base.saturating_add(SEGMENT_SPAN));
-        Marks::decode(&bytes, &manifest.store).filter(|marks| own && marks.appended <= longest)
+        // Read while others raise the ends, it may hold one as it was before and another as it was behind that.
+        (0..READS_MAX).find_map(|_| {
+            let bytes = directory.read(names::TAIL, page::BYTES as u64).ok()?;
+            let inode = directory.fs.map_page(&directory.file(names::TAIL), false).ok()?.inode();
+            let own = bytes.get(WORD_PAGE * 8..)?.starts_with(&inode.to_le_bytes());
+            let longest = manifest.segments.last().map_or(0, |listed| listed.base.saturating_add(SEGMENT_SPAN));
+            Marks::decode(&bytes, &manifest.store).filter(|marks| own && marks.appended <= longest)
+        })
     }
 
     /// What a page's bytes say, if it is one of this store's, of this layout, and can be true.
@@ -255,7 +261,7 @@ impl Tail {
         set(WORD_EPOCH, manifest.epoch);
         set(WORD_INSTALLING, manifest.generation);
         set(WORD_GENERATION, manifest.generation);
-        for index in [WORD_APPENDED, WORD_SYNCED, WORD_VISIBLE] {
+        for index in [WORD_APPENDED, WORD_VISIBLE, WORD_SYNCED] {
             set(index, end);
         }
         set(WORD_LAYOUT, LAYOUT);

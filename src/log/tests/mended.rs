@@ -448,6 +448,44 @@ fn a_worker_that_follows_while_another_writes_anew_takes_nothing_in_twice() {
     index_is_derived(&young, &scratch.dir());
 }
 
+/// What was seen is not missed by anyone while it is written anew, however long that takes.
+#[test]
+fn what_others_have_seen_is_seen_while_it_is_written_anew() {
+    for is_killed in [false, true] {
+        let scratch = Scratch::new();
+        let behind = [false, true].map(|read_only| options(&Failing::default()).read_only(read_only));
+        let store = open(&scratch, &Failing::default());
+        put(&store, "first", 10, Durability::Sync).unwrap();
+        let behind = behind.map(|options| options.open(scratch.dir()).unwrap());
+        put(&store, "seen", 10, Durability::Buffered).unwrap();
+        let other = Other::stopped_in_its_sync(&scratch);
+        // It is in doubt of what the stopped one did, and writes anew; the ends are not raised to where that stands.
+        let fault = |action| Fault { only: Some(".seg.new"), ..Fault::once(Kind::Rename, action, Moment::After) };
+        let held = if is_killed {
+            other.kill();
+            assert_eq!(Other::start(&scratch.dir(), "a durable put", fault(Action::Kill)).ended(), None);
+            None
+        } else {
+            let writer = Other::stopped(&scratch.dir(), "a durable put", fault(Action::Stop));
+            Some((other, writer))
+        };
+        let opened = [false, true].map(|read_only| options(&Failing::default()).read_only(read_only).open(scratch.dir()).unwrap());
+        for reader in behind.iter().chain([&store]).chain(&opened) {
+            assert!(reader.exists("seen").unwrap(), "killed: {is_killed}, {reader:?}");
+        }
+        if let Some((other, writer)) = held {
+            writer.go_on();
+            assert_eq!(writer.ended(), Some(true));
+            other.kill();
+        }
+        put(&store, "more", 10, Durability::Sync).unwrap();
+        for reader in behind.iter().chain([&store]).chain(&opened) {
+            assert_eq!(contents(reader), contents(&store), "killed: {is_killed}");
+        }
+        index_is_derived(&store, &scratch.dir());
+    }
+}
+
 #[test]
 fn a_follower_that_fails_on_its_way_through_what_was_written_anew_takes_nothing_in_twice() {
     for (kind, from) in [Kind::Length, Kind::Open, Kind::Read, Kind::Map].into_iter().flat_map(|kind| (0..4).map(move |from| (kind, from)))
