@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export RUSTC_WORKSPACE_WRAPPER=$PWD/tests/planted.sh
-seconds_max=60 # each run
+seconds_max=120 # each run
 
 # Which program's test catches a fault. Of the crash images one sequence of steps is enough: 23 is a put to
 # a store of a few threads, 59 a compaction; what a sequence is stands in the report of a violation. The

@@ -53,6 +53,7 @@ impl Fs for Os {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        hold_up();
         uninterrupted(|| fs::read_dir(path))?.map(|entry| entry.map(|entry| entry.file_name())).collect()
     }
 
@@ -138,6 +139,7 @@ impl File for fs::File {
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        hold_up();
         let mut done = 0;
         while done < buffer.len() {
             match FileExt::read_at(self, &mut buffer[done..], offset + done as u64) {
@@ -176,6 +178,7 @@ impl File for fs::File {
     }
 
     fn cut(&self, length: u64) -> io::Result<()> {
+        hold_up();
         self.set_len(length)
     }
 
@@ -186,6 +189,7 @@ impl File for fs::File {
     }
 
     fn map(&self, length: u64) -> io::Result<Arc<dyn Region>> {
+        hold_up();
         Ok(Arc::new(Map::new(self, length)?))
     }
 }

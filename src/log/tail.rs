@@ -636,15 +636,16 @@ mod tests {
     fn what_is_synced_is_visible_at_any_moment() {
         let (tail, manifest) = (Tail::new(SharedPage::unshared()), manifest());
         tail.begin([0; 16], Start { manifest: &manifest, end: 0, next_seq: 1, write_lock: 0 });
-        let raises: [fn(&Tail, u64); 2] = [|tail, end| tail.end_sync(tail.begin_sync(false), end, false), Tail::raise_all];
+        let synced = |tail: &Tail, end| {
+            tail.raise_appended(end);
+            tail.end_sync(tail.begin_sync(false), end, false);
+        };
+        let raises: [fn(&Tail, u64); 2] = [synced, Tail::raise_all];
         for (first, raise) in (0..).step_by(300_000).zip(raises) {
             let last = first + 300_000;
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    for end in first..=last {
-                        tail.raise_appended(end);
-                        raise(&tail, end);
-                    }
+                    (first..=last).for_each(|end| raise(&tail, end));
                 });
                 loop {
                     let synced = tail.synced();

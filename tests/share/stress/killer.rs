@@ -195,7 +195,9 @@ impl Member {
             [number, round.seed, round.writers, round.segment_bytes, round.reopen, dies].map(|number| number.to_string());
         let child = match role {
             Role::Writer => Child::start("writer", &[dir, ground, &own, &seed, &segment_bytes, &reopen, &dies]),
-            Role::Reader => Child::start("reader", &[dir, ground, &format!("reader {life} {number}"), &writers, &dies]),
+            Role::Reader => {
+                Child::start("reader", &[dir, ground, &format!("reader {life} {number}"), &writers, &seed, &segment_bytes, &dies])
+            }
             Role::Compactor => Child::start("compactor", &[dir, ground, &dies]),
         };
         Member { role, number, life, child, stopped_until: None }

@@ -1,21 +1,22 @@
 //! A reader: asks again and again, and holds every answer against the ones before.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use taffrail::{CheckpointId, Checkpointer, HistoryQuery, Matching, Store, ThreadQuery};
 
 use super::failed;
-use super::journal::Journal;
+use super::journal::{self, Journal, Outcome};
 use super::opening;
-use super::step::{COMMON, brief, kept, own, pair, told, tree};
+use super::step::{COMMON, Kind, Step, brief, kept, own, pair, told, tree};
 use crate::chance::number;
 use crate::child::PATIENCE;
 
 struct Reader {
     dir: String,
     writers: u64,
+    acknowledged: Acknowledged,
     /// The newest of the common thread that was seen.
     common: Option<(u64, CheckpointId)>,
     /// The highest number that was seen of each thread of one writer.
@@ -24,14 +25,32 @@ struct Reader {
     oldest: BTreeMap<String, u64>,
 }
 
+/// What writers were told, as their journals have it.
+#[derive(Clone)]
+struct Acknowledged {
+    ground: PathBuf,
+    seed: u64,
+    segment_bytes: u64,
+}
+
+impl Acknowledged {
+    /// The number of the last put to its own thread that a writer was told of.
+    fn own(&self, writer: u64) -> Option<u64> {
+        let (steps, _) = journal::steps(&self.ground.join(format!("writer {writer}")));
+        let is_own = |number: u64| Step::of(self.seed, self.segment_bytes, writer, number).kind == Kind::Own;
+        steps.into_iter().rev().find(|(number, outcome)| *outcome != Outcome::Unknown && is_own(*number)).map(|(number, _)| number)
+    }
+}
+
 /// Plays a reader; its arguments are the directory, the round's ground, its name, the number of
-/// writers and when it dies.
+/// writers, the seed, the segment size and when it dies.
 pub fn run(arguments: &[&str]) {
-    let [dir, ground, name, writers, dies] = arguments else { panic!("{arguments:?}") };
+    let [dir, ground, name, writers, seed, segment_bytes, dies] = arguments else { panic!("{arguments:?}") };
     failed::is_noted(Path::new(ground));
     let mut journal = Journal::open(&Path::new(ground).join(name));
-    let writers = writers.parse().unwrap();
-    let mut reader = Reader::new(dir, writers);
+    let [writers, seed, segment_bytes] = [writers, seed, segment_bytes].map(|text| text.parse().unwrap());
+    let acknowledged = Acknowledged { ground: ground.into(), seed, segment_bytes };
+    let mut reader = Reader::new(dir, writers, &acknowledged);
     let stop = Path::new(ground).join("stop");
     let open = |dies| {
         let options = Store::options().max_history(None).busy_timeout(PATIENCE);
@@ -41,7 +60,7 @@ pub fn run(arguments: &[&str]) {
     let mut store = open(dies.parse().unwrap());
     // Another worker of this process, for whom this one takes in what others put, and the reverse.
     let beside = (!short_lived).then(|| {
-        let (store, stop, mut reader) = (store.clone(), stop.clone(), Reader::new(dir, writers));
+        let (store, stop, mut reader) = (store.clone(), stop.clone(), Reader::new(dir, writers, &acknowledged));
         std::thread::spawn(move || {
             while !stop.exists() {
                 reader.pairs(&store);
@@ -60,7 +79,7 @@ pub fn run(arguments: &[&str]) {
         reader.brief(&store);
         reader.kept_and_trees(&store);
         if poll % 16 == 9 && name.ends_with('1') {
-            peek(dir, reader.writers);
+            peek(dir, &reader);
         }
         if short_lived {
             drop(store);
@@ -75,8 +94,15 @@ pub fn run(arguments: &[&str]) {
 }
 
 impl Reader {
-    fn new(dir: &str, writers: u64) -> Reader {
-        Reader { dir: dir.to_owned(), writers, common: None, newest: BTreeMap::new(), oldest: BTreeMap::new() }
+    fn new(dir: &str, writers: u64, acknowledged: &Acknowledged) -> Reader {
+        Reader {
+            dir: dir.to_owned(),
+            writers,
+            acknowledged: acknowledged.clone(),
+            common: None,
+            newest: BTreeMap::new(),
+            oldest: BTreeMap::new(),
+        }
     }
 
     /// The common thread only grows, each put behind the head it names; notes the order seen.
@@ -105,11 +131,13 @@ impl Reader {
         assert!(seen >= head.as_ref().map(|(seq, _)| *seq), "the head {head:?} is not in the list that ends at {seen:?}");
     }
 
-    /// Each writer's own thread only grows, and so does what is behind its head.
+    /// Each writer's own thread only grows, and so does what is behind its head; what it was told is there for others.
     fn single(&mut self, store: &Store, whole: bool) {
         for writer in 0..self.writers {
             let thread = own(writer);
-            self.head(store, &thread);
+            let least = whole.then(|| self.acknowledged.own(writer)).flatten();
+            let head = self.head(store, &thread);
+            assert!(head >= least, "{thread}: {least:?} was acknowledged, and another process sees {head:?}");
             if whole {
                 let numbers: Vec<u64> = numbers(store, &thread);
                 assert!(numbers.is_sorted_by(|newer, older| newer > older), "{thread} is out of order: {numbers:?}");
@@ -198,10 +226,16 @@ fn pairs_are_whole(store: &Store, writers: u64) {
     }
 }
 
-/// The store opened to read alone, beside those who write: nothing is damaged, nothing half.
-fn peek(dir: &str, writers: u64) {
+/// The store opened to read alone, beside those who write: nothing is damaged, nothing half, nothing missing.
+fn peek(dir: &str, reader: &Reader) {
+    let least: Vec<_> = (0..reader.writers).map(|writer| reader.acknowledged.own(writer)).collect();
     let store = Store::options().read_only(true).open(dir).unwrap_or_else(|error| panic!("to read alone: {error:?}"));
     assert!(store.recovery().damage.is_empty(), "to read alone: {:?}", store.recovery());
-    pairs_are_whole(&store, writers);
+    pairs_are_whole(&store, reader.writers);
+    for (writer, least) in (0..).zip(least) {
+        let thread = own(writer);
+        let head = store.get_bytes(&thread).unwrap().map(|head| told(&head.state, &thread).1);
+        assert!(head >= least, "{thread}: {least:?} was acknowledged, and who opens to read alone sees {head:?}");
+    }
     numbers(&store, COMMON);
 }
