@@ -113,7 +113,8 @@ impl Reading {
             if visible >= self.first() {
                 return Ok(visible);
             }
-            if self.is_begun(shared) && self.read_begun(shared)? {
+            // What was put there by one who failed is shown by the next opening, or never.
+            if self.is_begun(shared) && !shared.tail.is_poisoned(shared.epoch) && self.read_begun(shared)? {
                 return Ok(self.active.end_position());
             }
             let now = shared.tail.visible();
