@@ -486,6 +486,26 @@ fn what_others_have_seen_is_seen_while_it_is_written_anew() {
     }
 }
 
+/// Who began a segment died before it gave it its name, and others go on with the store.
+#[test]
+fn what_was_deleted_goes_from_a_segment_under_its_working_name_too() {
+    let scratch = Scratch::new();
+    let store = open(&scratch, &Failing::default());
+    put(&store, "first", 10, Durability::Sync).unwrap();
+    let fault = Fault { only: Some(".seg.new"), ..Fault::once(Kind::Rename, Action::Kill, Moment::Before) };
+    assert_eq!(Other::start(&scratch.dir(), "a put in a segment of its own", fault).ended(), None);
+    let unnamed = || {
+        let names = std::fs::read_dir(scratch.dir()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.ends_with(".seg.new")).collect::<Vec<_>>()
+    };
+    assert_eq!(unnamed().len(), 1);
+    assert!(store.exists("new").unwrap(), "it is listed");
+    store.delete("new").unwrap();
+    store.compact().unwrap();
+    assert_eq!(unnamed(), [""; 0]);
+    index_is_derived(&store, &scratch.dir());
+}
+
 #[test]
 fn a_follower_that_fails_on_its_way_through_what_was_written_anew_takes_nothing_in_twice() {
     for (kind, from) in [Kind::Length, Kind::Open, Kind::Read, Kind::Map].into_iter().flat_map(|kind| (0..4).map(move |from| (kind, from)))
