@@ -55,7 +55,7 @@ pub(crate) fn look(directory: &Directory, options: &Options, tail: &Tail, write:
         let synced = tail.synced();
         let visible = tail.visible();
         let manifest = directory.manifest()?;
-        let first_frame = manifest.segments.last().map_or(0, |active| active.base + u64::from(active.first_frame));
+        let first_frame = first_frame(&manifest);
         let sight = match write {
             false => Sight::Files(marks),
             true if synced < first_frame => Sight::Begun,
@@ -89,6 +89,11 @@ pub(crate) fn look(directory: &Directory, options: &Options, tail: &Tail, write:
     }
 }
 
+/// Where the active segment begins.
+fn first_frame(manifest: &Manifest) -> u64 {
+    manifest.segments.last().map_or(0, |active| active.base + u64::from(active.first_frame))
+}
+
 /// How the active segment is looked at.
 enum Sight {
     /// Up to a position, where a batch ends.
@@ -106,8 +111,7 @@ fn look_under(directory: &Directory, options: &Options, manifest: &Manifest, sig
         Sight::Files(marks) => {
             let mut read = Read::files(directory, manifest, marks.map_or(0, |marks| marks.synced))?;
             // Behind the appended end stands what a writer is about to write, or died writing.
-            let first_frame = manifest.segments.last().map_or(0, |active| active.base + u64::from(active.first_frame));
-            let is_raised = |marks: &Marks| marks.generation == manifest.generation && marks.synced >= first_frame;
+            let is_raised = |marks: &Marks| marks.generation == manifest.generation && marks.synced >= first_frame(manifest);
             let appended = marks.filter(|marks| marks.boot == directory.fs.boot() && is_raised(marks));
             read.cut_tail(manifest, appended.map_or(u64::MAX, |marks| marks.appended.max(manifest.compacted_at)));
             read

@@ -96,12 +96,12 @@ impl Marks {
     /// A copy of the page, which names the inode of another file, says nothing: in a copy of a live
     /// directory it may be newer than the segments beside it, and would make damage of an earlier moment.
     pub fn read(directory: &Directory, manifest: &Manifest) -> Option<Marks> {
+        let inode = directory.fs.map_page(&directory.file(names::TAIL), false).ok()?.inode();
+        let longest = manifest.segments.last().map_or(0, |listed| listed.base.saturating_add(SEGMENT_SPAN));
         // Read while others raise the ends, it may hold one as it was before and another as it was behind that.
         (0..READS_MAX).find_map(|_| {
             let bytes = directory.read(names::TAIL, page::BYTES as u64).ok()?;
-            let inode = directory.fs.map_page(&directory.file(names::TAIL), false).ok()?.inode();
             let own = bytes.get(WORD_PAGE * 8..)?.starts_with(&inode.to_le_bytes());
-            let longest = manifest.segments.last().map_or(0, |listed| listed.base.saturating_add(SEGMENT_SPAN));
             Marks::decode(&bytes, &manifest.store).filter(|marks| own && marks.appended <= longest)
         })
     }

@@ -39,7 +39,9 @@ part crash env TAFFRAIL_CRASH=soak cargo test --release --test crash -- --nocapt
 part outside env TAFFRAIL_OUTSIDE=all cargo test --release --test outside -- --nocapture
 part power env TAFFRAIL_POWER_ROUNDS=3000 cargo test --release --test kill power -- --nocapture
 part stress env TAFFRAIL_STRESS_ROUNDS=10000 cargo test --release --test share stress:: -- --nocapture
-part held env RUSTC_WORKSPACE_WRAPPER="$PWD/tests/planted.sh" TAFFRAIL_HOLD_UP=30 TAFFRAIL_STRESS_ROUNDS=3000 cargo test --test share -- --nocapture
+held=(RUSTC_WORKSPACE_WRAPPER="$PWD/tests/planted.sh" TAFFRAIL_HOLD_UP=30)
+part held env "${held[@]}" TAFFRAIL_STRESS_ROUNDS=3000 cargo test --test share stress:: -- --nocapture
+part held env "${held[@]}" cargo test --test share -- --skip stress::
 part damage env TAFFRAIL_DAMAGE=all TAFFRAIL_DAMAGE_RANDOM=5000000 cargo test --release --test damage -- --nocapture
 part model env PROPTEST_CASES=20000 cargo test --release --lib log::tests::model
 part plants tests/plants.sh
